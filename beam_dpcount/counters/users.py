@@ -158,6 +158,10 @@ class UserChange(TickChange):
         """What two sets of events cost, in D: their squares add up if no products are negative."""
         return 2 if mechanism.is_nonnegative and (self.low >= 0 or self.high <= 0) else 4
 
+    @property
+    def spacing(self) -> int:
+        return self.gap if min(self.events, self.per_key) > 1 else 0
+
     def event_cost(self, mechanism: Mechanism) -> int:
         # One event less may let others of the same person count: another set of a person's events.
         plain = self.asserted or self.relation == "replace_one"
@@ -221,16 +225,19 @@ class GroupChange(Change):
       low, high, relation: those of `one`.
       one: what one element changes. Made by `group_of`.
       events, per_key, asserted: as for UserChange.
+      own_step: whether each element changes its own step only, as plain values and items do.
 
     Guarantee: changes of one counter add up at most to the sum of their norms, so that j elements
-      cost j^2 times the squared norm of one; keys have independent noise. An element of a graph is
-      two changes of an edge (or vertex), as others may insert the same one: `for_element`.
+      cost j^2 times the squared norm of one; or if each has a step of its own, D(j) / g(0) times
+      that, D as `column_cost` has it for steps 1 apart. Keys have independent noise. An element of
+      a graph is two changes of an edge (or vertex), as others may insert the same: `for_element`.
     """
 
     one: Change = Change()
     events: int = 1
     per_key: int = 1
     asserted: bool = False
+    own_step: bool = False
 
     takes_coordinates = False
 
@@ -246,8 +253,17 @@ class GroupChange(Change):
     def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
         l1, l2_squared = self.one.norms(mechanism, unit, dimension)
         each, n = min(self.events, self.per_key), self.one.for_element
-        squared = worst(self.events, each, lambda k: (k * n) ** 2 * l2_squared)
-        return self.events * n * l1, squared
+        if not self.own_step:
+            squared = worst(self.events, each, lambda k: (k * n) ** 2 * l2_squared)
+            return self.events * n * l1, squared
+        column = Fraction(mechanism.l2_sensitivity_squared)
+        each = min(each, mechanism.horizon)
+        squared = worst(self.events, each, lambda k: column_cost(mechanism, k, 1) / column)
+        return self.events * l1, squared * l2_squared
+
+    @property
+    def spacing(self) -> int:
+        return int(self.own_step and min(self.events, self.per_key) > 1)
 
     @property
     def person(self) -> str:
@@ -259,6 +275,9 @@ class GroupChange(Change):
         return f"{self.person}, {self.per_key} a key; of each: {self.one}"
 
 
-def group_of(one: Change, events: int, per_key: int, asserted: bool) -> GroupChange:
+def group_of(
+    one: Change, events: int, per_key: int, asserted: bool, own_step: bool = False
+) -> GroupChange:
     """The change of so many elements of a person, each of which changes `one`."""
-    return GroupChange(one.low, one.high, one.relation, None, one, events, per_key, asserted)
+    bound = events, per_key, asserted, own_step
+    return GroupChange(one.low, one.high, one.relation, None, one, *bound)

@@ -161,7 +161,8 @@ class StatisticCount(Counting):
         if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
             raise ValueError("users= needs a horizon, and a mechanism of mechanisms.ALL or none")
         bound = users.bound()
-        return group_of(one, bound.most, bound.per_key, users.asserted)
+        own = self.statistic.own_step
+        return group_of(one, bound.most, bound.per_key, users.asserted, own)
 
     def _check_elements(self, elements: PCollection[object]) -> None:
         check_pairs(elements, self.statistic.of_pairs and self.value is None)
