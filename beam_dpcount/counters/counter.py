@@ -23,7 +23,7 @@ from beam_dpcount.budget.costs import (
     pure_cost,
 )
 from beam_dpcount.checks import ParameterError, check_whole
-from beam_dpcount.counters.change import Change, ItemsChange, TickChange, check_unit
+from beam_dpcount.counters.change import Change, ItemsChange, Norms, TickChange, check_unit
 from beam_dpcount.counters.lattice import Lattice
 from beam_dpcount.errors import Error, NotANumberError
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
@@ -366,33 +366,36 @@ class Counter(LatticeCounter):
         moved = isinstance(self.change, TickChange) and self.change.relation == "replace_one"
         if moved or type(self.change) not in ONE_STEP:  # moved: to an earlier tick, perhaps
             raise ParameterError("age", AGE_OF_ONE.format(self.change), "leave {age} out")
-        return self._costs(age)[0].epsilon_at(delta)
+        return self.cost_of(self._aged_norms(age)).epsilon_at(delta)
 
     def costs(self) -> list[Cost]:
-        return self._costs(None)
+        return [self.cost_of(self.change.norms(self.mechanism, self.unit, self.dimension))]
 
-    def _costs(self, age: int | None) -> list[Cost]:
-        """What all releases cost, or those until an event has this age."""
+    def _aged_norms(self, age: int) -> Norms:
+        """Those of the releases until an event has this age."""
         l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
-        if age is not None:
-            # As a part of the norm of whole columns; all of what rounding adds stays.
-            most = self.change.magnitude(self.unit), self.change.largest(self.unit)
-            column = math.sqrt(self.mechanism.l2_sensitivity_squared)
-            slack = self.mechanism.slack(most[1] * self.resolution)[1]
-            part = math.sqrt(self.mechanism.aged_norm2(age)) / column
-            part += slack / (most[0] * self.resolution * column)
-            l2_squared *= Fraction(round_up(min(part, 1.0))) ** 2 if part < 1 else 1
+        # As a part of the norm of whole columns; all of what rounding adds stays.
+        most = self.change.magnitude(self.unit), self.change.largest(self.unit)
+        column = math.sqrt(self.mechanism.l2_sensitivity_squared)
+        slack = self.mechanism.slack(most[1] * self.resolution)[1]
+        part = math.sqrt(self.mechanism.aged_norm2(age)) / column
+        part += slack / (most[0] * self.resolution * column)
+        return l1, l2_squared * Fraction(min(round_up(part), 1.0)) ** 2
+
+    def cost_of(self, norms: Norms) -> Cost:
+        """What all releases of one stream cost for a change of these norms."""
+        l1, l2_squared = norms
         match self.law:
             case DiscreteGaussian(sigma2):
-                return [ConcentratedCost(l2_squared / (2 * sigma2))]
+                return ConcentratedCost(l2_squared / (2 * sigma2))
             case RoundedGaussian(sigma2):
-                return [GaussianCost(l2_squared / sigma2)]
+                return GaussianCost(l2_squared / sigma2)
             case DiscreteLaplace(scale):
                 pure = pure_cost(l1 / scale)
                 # Where noise is drawn early, inputs may follow noise already seen: pure DP only.
                 if self.mechanism.draws_early:
-                    return [pure]
-                return [PureCost(pure.epsilon, min(pure.rho, l2_squared / (2 * scale**2)))]
+                    return pure
+                return PureCost(pure.epsilon, min(pure.rho, l2_squared / (2 * scale**2)))
         raise TypeError(f"noise of {self.law!r} has no event: use a law that calibrate chooses")
 
     def describe(self) -> Mapping[str, str]:

@@ -52,6 +52,72 @@ _STEPS = (
 )
 
 MUTANTS = (
+    # One person's events of any one period
+    Mutant(
+        "a period",
+        "it remembers the one before, so that an event less lets another one count in a later one",
+        f"{_DOFNS}/users.py",
+        "period = 0 if periods is None else periods.of(time_of(entry))",
+        "period = 0",
+        "tests/test_periods_audit.py::test_someone_may_count_in_every_period",
+    ),
+    Mutant(
+        "a period",
+        "several of them take n times the delta of one, and not what shows all their events",
+        f"{_COUNTERS}/period_costs.py",
+        "            return Fraction(selection.delta)\n        change",
+        "            return Fraction(selection.delta)\n"
+        "        return many * Fraction(selection.delta)\n        change",
+        "tests/test_periods_audit.py::test_delta_of_periods_is_what_shows_all_of_their_events",
+    ),
+    Mutant(
+        "activity",
+        "a mechanism is taken whose products of columns rise",
+        f"{_COUNTERS}/active.py",
+        "        if not falls(mechanism):\n",
+        "        if mechanism is None:\n",
+        "tests/test_active_audit.py::test_a_mechanism_whose_columns_rise_is_refused",
+    ),
+    Mutant(
+        "activity",
+        "nobody who has used up all changes stops",
+        f"{_DOFNS}/active.py",
+        "        if interval.last < self.ticks:\n",
+        "        if interval.last < 0:\n",
+        "tests/test_active_audit.py::test_changes_beyond_those_that_count_leave_nobody_active",
+    ),
+    Mutant(
+        "activity",
+        "a replacement is charged as two sets of changes, and not as their sum",
+        f"{_COUNTERS}/active.py",
+        "(4 if replaced else 1)",
+        "(2 if replaced else 1)",
+        "tests/test_active_audit.py::test_two_for_a_replacement_would_be_too_little",
+    ),
+    Mutant(
+        "activity",
+        "a period makes one interval, however long it is",
+        f"{_TRANSFORMS}/views.py",
+        "            in_one, longest = -(-period // (n + 1)), n + period - 1\n",
+        "            in_one, longest = 1, n + period - 1\n",
+        "tests/test_active_audit.py::test_activity_hides_a_person_or_a_period[periods-1-tree-rho]",
+    ),
+    Mutant(
+        "a period",
+        "several of them are as far apart as if none had a tick less, where clocks are changed",
+        f"{_COUNTERS}/periods.py",
+        "        return int(between.min()) if len(between) else 1",
+        "        return int(between.max()) if len(between) else 1",
+        "tests/test_periods.py::test_days_are_local_days",
+    ),
+    Mutant(
+        "a period",
+        "a bound over the whole stream enters a ledger of person-days as one change",
+        f"{_BUDGET}/spender.py",
+        "            factor, times = self.event_cost * factor, self._changes * times",
+        "            factor, times = factor, times",
+        "tests/test_periods.py::test_what_enters_a_ledger_of_person_days",
+    ),
     # Ticks that have not ended
     Mutant(
         "a tick to come",
@@ -2092,16 +2158,16 @@ MUTANTS = (
         "sentence",
         "people of the last ticks are charged as one tick each",
         f"{_TRANSFORMS}/views.py",
-        "        ones = plain.events * self.active\n",
-        "        ones = plain.events\n",
+        "            active, longest = plain.events * n, 0\n",
+        "            active, longest = plain.events, 0\n",
         "tests/test_sentence.py::test_people_of_the_last_ticks_cost_their_ticks",
     ),
     Mutant(
         "sentence",
         "a person counts twice in a tick",
         f"{_DOFNS}/active.py",
-        "            first = max(tick, until.get(key, 0) + 1)\n",
-        "            first = tick\n",
+        "                if last and tick > last + 1:\n",
+        "                if last:\n",
         "tests/test_sentence.py::test_a_list_of_views_is_one_row_a_key_and_tick[bounded]",
     ),
     Mutant(
