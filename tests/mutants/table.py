@@ -429,10 +429,10 @@ MUTANTS = (
     ),
     Mutant(
         "a bound too low",
-        "what an event has lost by an age is taken of 64 rows at most",
+        "what an event has lost by an age is weighted by rows to come",
         f"{_MECHANISMS}/blt.py",
-        "edges = np.append(np.arange(min(age + 1, 64)), age + 1)",
-        "edges = np.append(np.arange(min(age + 1, 64)), min(age + 1, 64))",
+        "rows = firsts[some][:, None] + edges[:-1]",
+        "rows = firsts[some][:, None] + edges[1:]",
         "tests/test_faded.py::test_until_an_event_has_an_age_it_has_lost_less",
     ),
     Mutant(
@@ -1163,8 +1163,8 @@ MUTANTS = (
         "too little noise",
         "rounding of metrics on one side, where a person's events move",
         f"{_COUNTERS}/joint.py",
-        "times * worst, sides * touched)",
-        "times * worst, touched)",
+        "times * largest, sides * touched)",
+        "times * largest, touched)",
         "tests/test_attained.py::"
         "test_every_counter_that_changes_is_rounded_apart[metrics of a person-replace_one]",
     ),
