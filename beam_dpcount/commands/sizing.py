@@ -21,7 +21,7 @@ from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.statistics.metrics.rates import Comparison
 from beam_dpcount.transforms.expected import ExpectedColumn
 from beam_dpcount.transforms.sentence import Part, TickCount
-from beam_dpcount.transforms.views import ViewVectors
+from beam_dpcount.transforms.vectors import TickVectors
 
 _GOLDEN = (math.sqrt(5) - 1) / 2  # spreads made-up numbers evenly
 _MOST = 10**7  # rows that are tried
@@ -201,7 +201,7 @@ def _least(enough: Callable[[float], bool], most: float) -> float | None:
 def _columns(part: Part, events: Sequence[Event], users: dp.Users | None) -> Columns:
     """What would be said of these events, with the noise of a part."""
     engine = part.engine
-    if isinstance(engine, ViewVectors):
+    if isinstance(engine, TickVectors):
         return engine.expected(events, None).columns
     (metric,) = part.metrics
     bound = None if users is None else users.bound()

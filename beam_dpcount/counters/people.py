@@ -89,9 +89,9 @@ class Users:
         """The gap in microseconds; 0: there is none."""
         return 0 if self.gap is None else duration_of(self.gap, "gap")
 
-    def bound(self, items: int = 1) -> Bound:
-        """The rule, for events of so many items, each of which is a key."""
-        keys = self.events * items if self.keys is None else self.keys
+    def bound(self) -> Bound:
+        """The rule."""
+        keys = self.events if self.keys is None else self.keys
         per_key = self.events if self.per_key is None else min(self.per_key, self.events)
         return Bound(self.events, keys, per_key, self.micros)
 
