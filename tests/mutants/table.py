@@ -1083,8 +1083,8 @@ MUTANTS = (
         "too little noise",
         "rounding of metrics on one side, where a person's events move",
         f"{_COUNTERS}/joint.py",
-        "times * worst, sides * touched)",
-        "times * worst, touched)",
+        "times * largest, sides * touched)",
+        "times * largest, touched)",
         "tests/test_attained.py::"
         "test_every_counter_that_changes_is_rounded_apart[metrics of a person-replace_one]",
     ),
