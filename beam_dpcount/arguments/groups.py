@@ -201,27 +201,15 @@ def check_people(values: Values) -> None:
         )
 
 
-def people(values: Values, by: Callable[[Any], Any], whole: bool = False) -> Users | None:
-    """Whom to protect; None: one row.
-
-    Args:
-      values: of the arguments.
-      by: finds whose a row is in what was read of it.
-      whole: by default as many rows of a person count in a key as in all; else as `per_key` says.
-    """
+def people(values: Values, by: Callable[[Any], Any]) -> Users | None:
+    """Whom to protect, as `by` finds them in what was read of a row; None: one row."""
     if values["user"] is None:
         return None
     for name in _LIMITS:
         if values[name] is not None:
             check_whole(name, values[name])
-    in_key = values["per_key"] if whole else per_key(values)
-    return Users(by, values["per_user"], values["max_keys"], in_key, values.get("gap"))
-
-
-def per_key(values: Values) -> int:
-    """The most rows of a person in one key: as given, or else 1, unless all rows are of one key."""
-    default = values["per_user"] if values["key"] is None else 1
-    return int(default if values["per_key"] is None else values["per_key"])
+    events, keys, in_key = (values[name] for name in _LIMITS)
+    return Users(by, events, keys, in_key, values.get("gap"))
 
 
 # Noise that replays repeat

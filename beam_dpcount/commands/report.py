@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import beam_dpcount as dp
-from beam_dpcount.arguments import groups
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.times import every
 
@@ -180,7 +179,7 @@ UNBOUNDED = (
 
 def most_rows(options: argparse.Namespace, of: str = " of a person") -> str:
     """How many rows of a person count."""
-    per_key = groups.per_key(vars(options))
+    per_key = options.per_user if options.per_key is None else options.per_key
     limits = [f"{many(options.per_user, 'row')}{of}", f"{per_key:,} a key"]
     if options.max_keys is not None:
         limits.append(f"in {many(options.max_keys, 'key')}")
