@@ -41,6 +41,7 @@ from beam_dpcount.statistics.metrics import Metric, People
 from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.times import every
 from beam_dpcount.transforms.columns import columns_of
+from beam_dpcount.transforms.losses import together_of
 from beam_dpcount.transforms.sentence import Part, TickCount
 from beam_dpcount.transforms.views import ViewVectors
 
@@ -270,6 +271,7 @@ class Sentence(TickTask):
             "note: an empty cell is a missing value, and counts nothing in metrics of its column"
         ] * bool(self._columns)
         lines += report.of_people(options, self.people_are_public)
+        lines += self._of_periods()
         lines += self._norms()
         if len(self.views) > 1:
             lines.append(
@@ -291,6 +293,13 @@ class Sentence(TickTask):
         norms = ", ".join(f"{part.engine.counter.l2_sensitivity:.3g}" for part in self.parts)
         lines = [f"note: noise is for a person who changes all sums together by {norms} (L2 norm)"]
         return [*lines, *self._useless_limits()]
+
+    def _of_periods(self) -> list[str]:
+        """A note on what several periods of one person cost together."""
+        if self.options.per is None:
+            return []
+        said = together_of([part.engine for part in self.parts])
+        return [f"note: the budget is for one {report.period(self.options)} of a person: {said}"]
 
     def _useless_limits(self) -> list[str]:
         options, counter = self.options, self.counter
@@ -540,11 +549,14 @@ class Sentence(TickTask):
 
     def beyond_bounds(self, events: Sequence[tuple[str, str, int | None, object]]) -> int:
         bound, restarts = self.count.users.bound(), self.engine._restarts
-        seen: dict[str, Seen] = defaultdict(Seen)
+        periods = self.engine._periods
+        seen: dict[tuple[str, int], Seen] = defaultdict(Seen)
         beyond = 0
         for person, key, micros, _ in sorted(events, key=lambda event: event[2] or 0):
             window = restarts.count_of(restarts.tick_of(micros))[0] if restarts else 0
-            taken = person and bound.take(seen[person], [(key, window)], micros or 0)
+            period = 0 if periods is None or micros is None else periods.of(micros)
+            mine = seen[person, period]
+            taken = person and bound.take(mine, [(key, window)], micros or 0)
             beyond += not taken
         return beyond
 
