@@ -211,9 +211,10 @@ def people(values: Values, by: Callable[[Any], Any]) -> Users | None:
     for name in _LIMITS:
         if values[name] is not None:
             check_whole(name, values[name])
-    per, late = values.get("per"), values.get("lateness")
-    most = (*(values[name] for name in _LIMITS), values.get("gap"))
-    return Users(by, *most, per=getattr(per, "text", "") or per, lateness=late)
+    events, keys, in_key = (values[name] for name in _LIMITS)
+    per = getattr(values.get("per"), "text", "") or values.get("per")
+    gap, late = values.get("gap"), values.get("lateness")
+    return Users(by, events, keys, in_key, gap, per=per, lateness=late)
 
 
 # Noise that replays repeat
