@@ -170,7 +170,7 @@ def selection(values: Values) -> SelectKeys:
 def check_people(values: Values) -> None:
     """Raise ParameterError if a bound on people lacks what it needs."""
     if values["user"] is None:
-        for name in (*_LIMITS, "gap", "per", "lateness"):
+        for name in (*_LIMITS, "gap", "per", "lateness", "changes"):
             if values.get(name) is not None:
                 raise refusal(
                     name,
@@ -178,7 +178,7 @@ def check_people(values: Values) -> None:
                     "without it one row is protected, and not a person",
                 )
         return
-    if values["per_user"] is None:
+    if values["per_user"] is None and not _counts_activity(values):
         raise refusal(
             "per_user",
             "{user} needs {per_user} K, the most rows of a person that count",
@@ -213,8 +213,14 @@ def people(values: Values, by: Callable[[Any], Any]) -> Users | None:
             check_whole(name, values[name])
     events, keys, in_key = (values[name] for name in _LIMITS)
     per = getattr(values.get("per"), "text", "") or values.get("per")
-    gap, late = values.get("gap"), values.get("lateness")
-    return Users(by, events, keys, in_key, gap, per=per, lateness=late)
+    gap, late, changes = (values.get(name) for name in ("gap", "lateness", "changes"))
+    return Users(by, events, keys, in_key, gap, per=per, lateness=late, changes=changes)
+
+
+def _counts_activity(values: Values) -> bool:
+    """Whether people are bounded by how often they become active, or by keys in each period."""
+    by_keys = values.get("per") is not None and values["max_keys"] is not None
+    return by_keys or values.get("changes") is not None
 
 
 # Noise that replays repeat

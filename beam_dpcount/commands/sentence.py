@@ -304,7 +304,7 @@ class Sentence(TickTask):
     def _useless_limits(self) -> list[str]:
         options, counter = self.options, self.counter
         change = counter.change
-        if len(self.parts) > 1 or not isinstance(change, UserChange):
+        if len(self.parts) > 1 or options.per_user is None or not isinstance(change, UserChange):
             return []
         lines, most = [], change.total(counter.mechanism)
         if most < options.per_user:

@@ -328,7 +328,7 @@ def resolve_active(
 
     Fresh noise at every tick, or prefix sums of changes. Of these the columns are compared last.
     """
-    kinds = [kind for kind in mechanisms.ALL if horizon <= kind.quick]
+    kinds = (each for each in mechanisms.ALL if horizon <= each.quick and not each.several_steps)
     made = [_made(kind, horizon, replays) for kind in kinds]
     pure = isinstance(budget, PureDP)
 

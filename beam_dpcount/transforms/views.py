@@ -96,6 +96,8 @@ class ActivePeople(ViewNumbers):
 
     active: int = 1
 
+    _needs_events = False
+
     def _set_up(self) -> None:
         if self.max_per_tick is not None:
             raise ParameterError("max_per_tick", *UNCLIPPED)
