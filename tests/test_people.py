@@ -635,6 +635,15 @@ def applied() -> list[Any]:
     return [*made, bound._counts["a"]]
 
 
+@pytest.mark.parametrize("what", [[dp.Count(), dp.Rate("a = b")], dp.People()], ids=repr)
+def test_behind_a_bound_each_count_is_one_number(what: Any) -> None:
+    clock, users = dp.Clock(10, start=0, ticks=12), dp.Users("who", 3)
+    view: Any = clock.last(3) if isinstance(what, dp.People) else clock
+    count = dp.TickCount(EXACT, view, what, keys=["a"], users=users)
+    with pytest.raises(TypeError, match="several numbers, or people of the last ticks"):
+        dp.BoundUsers(users, {"a": count})
+
+
 @pytest.mark.parametrize("place", range(5))
 def test_what_a_transform_says_of_people_is_public(place: int) -> None:
     """It names the bound, and holds nothing of data, pickled or not, once it has run."""

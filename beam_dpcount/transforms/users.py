@@ -111,6 +111,12 @@ class BoundUsers(beam.PTransform[Any, Any]):
                     "pairs at their time: leave key, time and TOTAL out, and make pairs before"
                 )
             count = numbers
+        elif hasattr(count, "numbers"):
+            raise TypeError(
+                f"{name} counts several numbers, or people of the last ticks, and behind a bound "
+                "each count is one Count, Sum or People in one view: give a TickCount for each, "
+                "with shares of a Ledger"
+            )
         if not isinstance(count, TickNumbers) or isinstance(count, TickVectors):
             raise TypeError(
                 f"{name} is {type(count).__name__}, which promises something about one event, and "
