@@ -241,7 +241,7 @@ def test_gaps_shorter_than_the_window_are_refused(gap: Any, said: str) -> None:
 
 
 def test_late_events_may_not_come_closer() -> None:
-    count = sliding(users=USERS, value=number, path="streaming")
+    count = sliding(users=USERS, value=number, path="streaming", late="fold")
     with pytest.raises(ValueError, match=says(FOLDS_LATE)):
         _ = beam.Pipeline() | feed([]) | count
 

@@ -314,8 +314,9 @@ class RunningTicks(Task):
             title.append(f"under the first {options.max_items:,} keys of a cell")
             left_out.append(f"keys of a cell beyond its first {options.max_items:,} (--max-items)")
         if options.path == "streaming":
-            until = "" if options.late == "drop" else ", until the next tick"
-            left_out.append(f"late rows{until} (--late {options.late})")
+            late = self.engine._late
+            until = "" if late == "drop" else ", until the next tick"
+            left_out.append(f"late rows{until} (--late {late})")
         what = f"{what}, each tick's part clipped to {most}"
         made = Estimate(what, ", ".join(title), left_out)
         if options.max_per_tick is None:

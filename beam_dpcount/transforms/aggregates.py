@@ -139,7 +139,7 @@ class TickAggregate(OfTicks):
     relation: str = "add_remove"
     max_per_tick: int | None = None
     until: Any = None
-    late: str = "fold"
+    late: str | None = None
     on_unknown: str = "drop"
     on_reject: str = "drop"
     other: str | None = None

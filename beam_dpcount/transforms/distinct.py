@@ -72,7 +72,7 @@ class DistinctUsers(OfTicks):
     mechanism: Mechanism | type[Mechanism] | str | None = None
     relation: str = "add_remove"
     until: Any = None
-    late: str = "fold"
+    late: str | None = None
     on_unknown: str = "drop"
     other: str | None = None
     path: str = "auto"

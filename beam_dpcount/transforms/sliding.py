@@ -127,7 +127,7 @@ class SlidingCount(OfTicks):
     max_items: int = 1
     max_per_tick: int | None = None
     until: Any = None
-    late: str = "fold"
+    late: str | None = None
     on_unknown: str = "drop"
     on_reject: str = "drop"
     other: str | None = None

@@ -95,7 +95,7 @@ class TickHistogram(OfTicks):
     relation: str = "add_remove"
     max_per_tick: int | None = None
     until: Any = None
-    late: str = "fold"
+    late: str | None = None
     path: str = "auto"
     entropy: Entropy | None = None
     allow_runner: bool = False

@@ -137,8 +137,9 @@ class TickNumbers(Counting):
         earlier one released, and goes on. All ticks of the clock are charged, whatever `until` is.
         On unbounded input, and with path="streaming", the watermark says which ticks have ended,
         and until is refused.
-      late: what happens, in streaming, to events of ticks that were released already. "fold"
-        (default): they count at the next tick. "drop": they do not count.
+      late: what happens, in streaming, to events of ticks that were released already. "fold": they
+        count at the next tick. "drop": they do not count. Default: "drop" where the count needs it,
+        as with a gap, else "fold"; `print` says which.
       on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is not a pair
         with a str key, stops the pipeline; that it stops is outside the guarantee. Good for trying
         a pipeline out on data that are not private: with "drop" a mistake shows as counts of 0.
@@ -221,7 +222,7 @@ class TickNumbers(Counting):
     relation: str = "add_remove"
     max_items: int = 1
     max_per_tick: int | None = None
-    late: str = "fold"
+    late: str | None = None
     on_unknown: str = "drop"
     other: str | None = None
     until: Any = None
@@ -236,7 +237,7 @@ class TickNumbers(Counting):
     _at_clock = True
 
     def _set_up(self) -> None:
-        check_choice("late", self.late, LATE)
+        self._late = self._late_events()
         check_choice("on_unknown", self.on_unknown, _POLICIES)
         if self.users is not None and self.users.events is None and self._needs_events:
             raise ParameterError("events", *NEEDS_EVENTS)
@@ -283,6 +284,13 @@ class TickNumbers(Counting):
             return whole, whole
         check_window(restart, whole)
         return whole, whole.in_windows(restart * whole.tick, whole.start)
+
+    def _late_events(self) -> str:
+        """What becomes of late events: as given, or dropped where the count needs it."""
+        if self.late is not None:
+            return check_choice("late", self.late, LATE)
+        apart = self.users is not None and self.users.gap is not None
+        return "drop" if apart else "fold"
 
     def _sentence_clock(self) -> Clock:
         """The clock as a sentence has it."""
@@ -440,14 +448,12 @@ class TickNumbers(Counting):
             return None
         counts = None if self._used.window is None else self._used
         later = self._select is not None and self._select.at_least > 1
-        moves = later or (self._streams and self.late == "fold")
+        moves = later or (self._streams and self._late == "fold")
         return PeriodCosts(counter, change, change.periods, counts, moves, self.selection)
 
-    def epsilon_at(
-        self, delta: float | None = None, *, periods: int | None = None, age: int | None = None
-    ) -> float:
+    def epsilon_at(self, delta: float | None = None, *, periods: int | None = None) -> float:
         """As for TickCount."""
-        return epsilon_of([self], delta, periods, age)
+        return epsilon_of([self], delta, periods)
 
     def within(self, inside: Inside) -> Self:
         """A copy that knows this of the transform around it; `restart` stays as it is."""
@@ -505,7 +511,7 @@ class TickNumbers(Counting):
             events = events | "Total" >> total.with_output_types(tuple[str, Any])
         clock = self._used = self._windowed(events)
         self._streams, until = streaming, self._until_on(streaming, clock)
-        if streaming and self.late == "fold" and self.users is not None and self.users.micros:
+        if streaming and self._late == "fold" and self.users is not None and self.users.micros:
             raise ValueError(FOLDS_LATE)
         known = clock == self._clock
         counter = (self._counters if known else self._at(clock, streaming))[streaming]
@@ -530,7 +536,7 @@ class TickNumbers(Counting):
             events = events | "Restart" >> beam.WindowInto(self._restarting())
         how: dict[str, Any] = {
             "cap": counter.change.largest(self._unit),
-            "fold": self.late == "fold",
+            "fold": self._late == "fold",
             "entropy": entropy,
             "counted": self._fingerprint(bound),
             "alone": spreads_groups(events.pipeline),
@@ -768,7 +774,7 @@ class TickNumbers(Counting):
             **keys,
             "ticks_ended": f"{self._used.all_ended(self._until):,} of {self._used.ticks:,}",
             **({} if self.path == "streaming" else {"until": self.cutoff}),
-            "late": self.late,
+            "late": self._late,
             "entropy": repr(self._entropy),
             "max_per_tick": str(change.most),
             "counts": self.countable,

@@ -103,6 +103,9 @@ class ActivePeople(ViewNumbers):
             raise ParameterError("max_per_tick", *UNCLIPPED)
         super()._set_up()
 
+    def _late_events(self) -> str:
+        return "drop"  # two that are folded could make two intervals of one
+
     @property
     def _activity(self) -> Activity:
         users, changes = self.users, not isinstance(self.counter.mechanism, SingleSteps)
