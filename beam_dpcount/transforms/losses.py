@@ -1,4 +1,4 @@
-"""What releases of transforms cost, beside what their budget says: of several periods of one person."""
+"""What releases of transforms cost, beside their budget: several periods of one person."""
 
 from __future__ import annotations
 
