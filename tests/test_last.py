@@ -211,7 +211,7 @@ def test_noise_of_people_is_for_events_that_are_a_gap_apart() -> None:
 
 
 def test_late_events_may_not_come_closer() -> None:
-    count = sliding(what=dp.Count(), users=USERS, path="streaming")
+    count = sliding(what=dp.Count(), users=USERS, path="streaming", late="fold")
     with pytest.raises(ValueError, match=says(FOLDS_LATE)):
         _ = beam.Pipeline() | feed([]) | count
 

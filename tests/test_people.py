@@ -188,7 +188,8 @@ def test_a_gap_needs_that_late_events_are_dropped(monkeypatch: pytest.MonkeyPatc
 
     given = {"keys": ["a"], "bounds": (0, 1), "mechanism": "NormalizedBLT", "max_per_tick": 4}
     with pytest.raises(ValueError, match=says(FOLDS_LATE)):
-        _ = beam.Pipeline() | stream(5) | tick_count(users, **given)
+        _ = beam.Pipeline() | stream(5) | tick_count(users, late="fold", **given)
+    assert tick_count(users, **given).display_data()["late"] == "drop"  # by default
     count = tick_count(users, late="drop", **given)
     assert change(count).tolist() == [0, 0, 0, 1] + [0] * 8
     limit = UserChange(events=2, per_key=2, gap=3, most=4).norms(count.counter.mechanism, 1, None)
@@ -691,7 +692,7 @@ def test_people_are_named_in_no_error(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_gap_behind_one_bound_for_several_needs_the_same() -> None:
-    made = dp.BoundUsers(people(2, gap=30), {"a": tick_count(None)})
+    made = dp.BoundUsers(people(2, gap=30), {"a": tick_count(None, late="fold")})
     with pytest.raises(ValueError, match=says(FOLDS_LATE)):
         _ = beam.Pipeline() | stream(5) | made
 

@@ -62,6 +62,7 @@ def test_print_says_what_a_count_promises_and_how_well() -> None:
         f"  protects: {count.counter.change}",
         "  clock: 24 ticks of 3600 s from 2026-01-15T00:00:00Z",
         "  bounded input: 24 of 24 ticks have ended by 2026-01-16T00:00:00Z, and are released",
+        "  late events: in a stream they count at the next tick",
         "  counts: up to 1,073,741,824 events a tick, 298,262 a second",
         "  keys: 2",
         f"  users: {count.users}",

@@ -215,9 +215,10 @@ COUNT = parsed(
         the sum of a key's rows in one tick is clipped to N times the largest value (default
         2^30, or less if 64 bits would not hold all sums, or noise would grow with it); with a
         lower one some mechanisms take longer clocks
-    late {fold,drop}: text, ticks run, default=fold, more
-        with {path=}streaming, rows that come after their tick was released: fold (default):
-        they count at the next one; drop: they do not count
+    late {fold,drop}: text, ticks run, more
+        with {path=}streaming, rows that come after their tick was released: fold: they count at
+        the next one; drop: they do not count. Default: drop where the count needs it, as with
+        {gap}, else fold
     on_reject {drop,raise}: text, elements rejects run, default=drop, more
         a value that is not a number counts 0; raise: stop instead, which shows that there is
         one

@@ -27,7 +27,6 @@ from beam_dpcount.budget.shares import (
 )
 from beam_dpcount.budget.spender import Spender, Unknown
 from beam_dpcount.budget.standing import ROUNDING, Standing
-from beam_dpcount.checks import ParameterError
 from beam_dpcount.errors import OverspentError
 
 _LOCK = threading.Lock()
@@ -305,7 +304,6 @@ class Ledger:
         unit: str | None = None,
         *,
         periods: int | None = None,
-        age: int | None = None,
     ) -> float:
         """The epsilon that all shares together satisfy at this delta, rounded up.
 
@@ -324,17 +322,12 @@ class Ledger:
             Default: a period's if some claimed share protects one and none an event only; a
             person's if all protect one; else an event's.
           periods: for so many periods of one person together, whichever they are. Default: one.
-          age: is of transforms alone, `TickCount.epsilon_at(age=)`.
 
         Raises:
           ValueError: nothing holds for a person or a period, as some shares protect less; or for
             an event, as some of what is not claimed may yet protect people. Or delta is not above
             what keys take of it.
         """
-        if age is not None:
-            problem = "is of one clock, and shares may be of several"
-            remedy = "ask each transform: count.epsilon_at({age=}7)"
-            raise ParameterError("age", problem, remedy)
         return self.standing.epsilon_at(delta, claimed, unit, periods)
 
     def delta_for_keys(self, claimed: bool = True, unit: str | None = None) -> float:

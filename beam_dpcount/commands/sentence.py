@@ -428,8 +428,9 @@ class Sentence(TickTask):
         if options.separator is not None:
             left_out.append(f"keys of a cell beyond its first {options.max_items:,} (--max-items)")
         if options.path == "streaming":
-            until = "" if options.late == "drop" else ", until the next tick"
-            left_out.append(f"late rows{until} (--late {options.late})")
+            late = self.engine._late
+            until = "" if late == "drop" else ", until the next tick"
+            left_out.append(f"late rows{until} (--late {late})")
         views = " and ".join(view.name for view in self.views)
         what = f"the same number of the rows within the clock ({views})"
         of, chosen = "", ""

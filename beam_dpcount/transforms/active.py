@@ -48,6 +48,9 @@ class ActivePeople(TickNumbers):
             raise ParameterError("max_per_tick", *UNCLIPPED)
         super()._set_up()
 
+    def _late_events(self) -> str:
+        return "drop"  # two that are folded could make two intervals of one
+
     @property
     def _activity(self) -> Activity:
         users, changes = self.users, not isinstance(self.counter.mechanism, SingleSteps)

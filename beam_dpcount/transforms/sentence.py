@@ -132,8 +132,9 @@ class TickCount(Described):
       max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
         value. Default 2^30, or less if 64 bits would not hold all sums, or noise would grow.
       until: on bounded input only ticks that have ended by then are released. Default: now.
-      late: what happens, in streaming, to events of ticks that were released already: "fold"
-        (default): they count at the next tick; "drop": they do not count.
+      late: what happens, in streaming, to events of ticks that were released already: "fold": they
+        count at the next tick; "drop": they do not count. Default: "drop" where the count needs it,
+        as with a gap between a person's events, else "fold"; `print` says which.
       on_unknown: "drop" (default), or "raise": an event with an unknown key, or one that is not a
         pair although `key` is not given, stops the pipeline, which shows that it is there.
       on_reject: the same for an event that counts nothing because of its value.
@@ -213,7 +214,7 @@ class TickCount(Described):
     relation: str = "add_remove"
     max_per_tick: int | None = None
     until: Any = None
-    late: str = "fold"
+    late: str | None = None
     on_unknown: str = "drop"
     on_reject: str = "drop"
     other: str | None = None
@@ -510,9 +511,7 @@ class TickCount(Described):
         found: Selection | None = self._parts[0].engine.selection
         return found
 
-    def epsilon_at(
-        self, delta: float | None = None, *, periods: int | None = None, age: int | None = None
-    ) -> float:
+    def epsilon_at(self, delta: float | None = None, *, periods: int | None = None) -> float:
         """The epsilon that all releases together satisfy at this delta.
 
         Args:
@@ -520,12 +519,10 @@ class TickCount(Described):
             the budget, else 1e-6.
           periods: with `Users(per=...)`: for so many periods of one person together, whichever they
             are. Default: one of them.
-          age: of the releases until so many ticks after the protected event, or the oldest of the
-            person's; default: of all. What later releases say of it is left out.
 
         Raises:
           ValueError: no epsilon holds at this delta; or periods is of people who are not protected
-            period by period; or age is of a clock of too many ticks.
+            period by period.
 
         Example:
           >>> import beam_dpcount as dp
@@ -536,7 +533,7 @@ class TickCount(Described):
           >>> [round(count.epsilon_at(1e-6, periods=n), 1) for n in (1, 7, 30)]
           [1.0, 7.8, 45.3]
         """
-        return epsilon_of([part.engine for part in self._parts], delta, periods, age)
+        return epsilon_of([part.engine for part in self._parts], delta, periods)
 
     @property
     def _periods(self) -> Periods | None:

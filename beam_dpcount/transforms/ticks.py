@@ -158,7 +158,7 @@ class TickNumbers(Counting):
     relation: str = "add_remove"
     max_items: int = 1
     max_per_tick: int | None = None
-    late: str = "fold"
+    late: str | None = None
     on_unknown: str = "drop"
     other: str | None = None
     until: Any = None
@@ -174,7 +174,7 @@ class TickNumbers(Counting):
     _at_clock = True
 
     def _set_up(self) -> None:
-        check_choice("late", self.late, LATE)
+        self._late = self._late_events()
         check_choice("on_unknown", self.on_unknown, _POLICIES)
         if self.users is not None and self.users.events is None and self._needs_events:
             raise ParameterError("events", *NEEDS_EVENTS)
@@ -232,6 +232,13 @@ class TickNumbers(Counting):
         return (
             self.view.ticks if isinstance(self.view, Last) else isinstance(self.view, Each) or None
         )
+
+    def _late_events(self) -> str:
+        """What becomes of late events: as given, or dropped where the count needs it."""
+        if self.late is not None:
+            return check_choice("late", self.late, LATE)
+        apart = self.users is not None and self.users.gap is not None
+        return "drop" if apart else "fold"
 
     def _sentence_clock(self) -> Clock:
         """The clock as a sentence has it."""
@@ -388,14 +395,12 @@ class TickNumbers(Counting):
             return None
         counts = None if self._used.window is None else self._used
         later = self._select is not None and self._select.at_least > 1
-        moves = later or (self._streams and self.late == "fold")
+        moves = later or (self._streams and self._late == "fold")
         return PeriodCosts(counter, change, change.periods, counts, moves, self.selection)
 
-    def epsilon_at(
-        self, delta: float | None = None, *, periods: int | None = None, age: int | None = None
-    ) -> float:
+    def epsilon_at(self, delta: float | None = None, *, periods: int | None = None) -> float:
         """As for TickCount."""
-        return epsilon_of([self], delta, periods, age)
+        return epsilon_of([self], delta, periods)
 
     def within(self, inside: Inside) -> Self:
         """A copy that knows this of the transform around it."""
@@ -452,7 +457,7 @@ class TickNumbers(Counting):
             events = events | "Total" >> total.with_output_types(tuple[str, Any])
         clock = self._used = self._windowed(events)
         self._streams, until = streaming, self._until_on(streaming, clock)
-        if streaming and self.late == "fold" and self.users is not None and self.users.micros:
+        if streaming and self._late == "fold" and self.users is not None and self.users.micros:
             raise ValueError(FOLDS_LATE)
         known = clock == self._clock
         counter = (self._counters if known else self._at(clock, streaming))[streaming]
@@ -477,7 +482,7 @@ class TickNumbers(Counting):
             events = events | "Restart" >> beam.WindowInto(self._restarting())
         how: dict[str, Any] = {
             "cap": counter.change.largest(self._unit),
-            "fold": self.late == "fold",
+            "fold": self._late == "fold",
             "entropy": entropy,
             "counted": self._fingerprint(bound),
             "alone": spreads_groups(events.pipeline),
@@ -717,7 +722,7 @@ class TickNumbers(Counting):
             **keys,
             "ticks_ended": f"{self._used.all_ended(self._until):,} of {self._used.ticks:,}",
             **({} if self.path == "streaming" else {"until": self.cutoff}),
-            "late": self.late,
+            "late": self._late,
             "entropy": repr(self._entropy),
             "max_per_tick": str(change.most),
             "counts": self.countable,
