@@ -102,6 +102,8 @@ class Described(beam.PTransform[Any, Any]):
         if "until" in described:
             ended, until = described["ticks_ended"], described["until"]
             yield "bounded input", f"{ended} ticks have ended by {until}, and are released"
+        elif "people_shards" in described:
+            yield "people in shards", described["people_shards"]
         for name in ("what", "views", "counts", "keys", "users"):
             yield name, described.get(name, "")
         if of_columns := described.get("largest_stddev_of_columns"):

@@ -56,7 +56,7 @@ from beam_dpcount.dofns.users import BoundShards
 from beam_dpcount.dofns.windows import windows_of, windows_of_ticks
 from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
 from beam_dpcount.statistics.numbers import Numbers
-from beam_dpcount.transforms.bounding import bounded_events
+from beam_dpcount.transforms.bounding import bounded_events, describe_people
 from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import (
@@ -472,7 +472,7 @@ class TickNumbers(Counting):
         if self.users is not None and self.bounds_people:
             bound = self.users.bound(self.max_items)
             events = bounded_events(
-                *(events, self.users, bound, self.parcels(events), streaming),
+                *(events, self.users, bound, self.parcels(events), streaming, entropy),
                 output=tuple[str, bytes],
                 windowing=self._restarting(),
                 by_shard=self._bound_shards,
@@ -724,7 +724,7 @@ class TickNumbers(Counting):
             "entropy": repr(self._entropy),
             "max_per_tick": str(change.most),
             "counts": self.countable,
-            **({} if self.users is None else {"users": str(self.users)}),
+            **describe_people(self.users, self._entropy, self.path),
             "budget_covers": per
             if self._used.window is None or self.users
             else f"{per} in one window",
