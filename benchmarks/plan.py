@@ -524,10 +524,11 @@ def bounded(load: Load) -> Rows:
 def crowds(load: Load) -> Rows:
     """What `users=` adds to an event, by how many people there are, and in how large bundles."""
     bundles = (1_000, 10_000, 100_000)
+    each = (f"us an event, in bundles of {n:,}" for n in bundles)
     rows: Rows = [
         (
             *("people", "events of a person that count", "shards", "state of one"),
-            *("read for a bundle of 10,000", *(f"us an event, in bundles of {n:,}" for n in bundles)),
+            *("read for a bundle of 10,000", *each),
         )
     ]
     for people_, counted in ((10**6, 1), (10**6, 5), (10**7, 1), (10**7, 5), (10**8, 5)):

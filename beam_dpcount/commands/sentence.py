@@ -26,7 +26,7 @@ from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, Estimate, many
 from beam_dpcount.commands.running_ticks import RunningTicks, SplitCells, SplitKeys
 from beam_dpcount.commands.task import described
-from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable, reads_numbers
+from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable
 from beam_dpcount.commands.truth import Truth
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import now
@@ -34,9 +34,8 @@ from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.noise.entropy import SystemEntropy
-from beam_dpcount.statistics.metrics import Items, Metric, People
+from beam_dpcount.statistics.metrics import Metric, People
 from beam_dpcount.statistics.metrics.base import OfField
-from beam_dpcount.statistics.metrics.rates import Comparison, Rate
 from beam_dpcount.times import every
 from beam_dpcount.transforms.columns import columns_of
 from beam_dpcount.transforms.sentence import Part, TickCount
@@ -100,9 +99,7 @@ class Sentence(RunningTicks):
     @property
     def _numbers(self) -> frozenset[str]:
         """Those of them that hold numbers."""
-        return frozenset(
-            name for metric in self.metrics if reads_numbers(metric) for name in metric.fields
-        )
+        return frozenset(name for metric in self.metrics for name in metric.numbers)
 
     def transform(self, places: formats.Places) -> Any:
         options, values = self.options, vars(self.options)
@@ -197,6 +194,7 @@ class Sentence(RunningTicks):
             "note: an empty cell is a missing value, and counts nothing in metrics of its column"
         ] * bool(self._columns)
         lines += report.of_people(options, self.people_are_public)
+        lines += self._of_periods()
         if len(self.views) > 1:
             lines.append(
                 "note: the views share the budget in equal parts; people are bounded in each alone"
@@ -354,11 +352,14 @@ class Sentence(RunningTicks):
 
     def beyond_bounds(self, events: Sequence[tuple[str, str, int | None, object]]) -> int:
         bound, restarts = self.count.users.bound(), self.engine._restarts
-        seen: dict[str, Seen] = defaultdict(Seen)
+        periods = self.engine._periods
+        seen: dict[tuple[str, int], Seen] = defaultdict(Seen)
         beyond = 0
         for person, key, micros, _ in sorted(events, key=lambda event: event[2] or 0):
             window = restarts.count_of(restarts.tick_of(micros))[0] if restarts else 0
-            taken = person and bound.take(seen[person], [(key, window)], micros or 0)
+            period = 0 if periods is None or micros is None else periods.of(micros)
+            mine = seen[person, period]
+            taken = person and bound.take(mine, [(key, window)], micros or 0)
             beyond += not taken
         return beyond
 
@@ -366,15 +367,12 @@ class Sentence(RunningTicks):
         # What is wrong with it for one metric may be right for another.
         return bool(transform.check_row(element, micros).names)
 
-    def never(self, values: Iterable[object]) -> list[str]:
-        wanted: dict[str, Comparison] = {}
-        for metric in self.metrics:
-            if isinstance(metric, Rate) and isinstance(metric.where, Comparison):
-                wanted[f"{metric.where} (--metric rate)"] = metric.where
-            if isinstance(metric, Items):
-                for item in metric.domain:
-                    named = f"{metric.field} = {item} (--metric items)"
-                    wanted[named] = Comparison(metric.field, "=", item)
+    def never(self, values: Iterable[Any]) -> list[str]:
+        wanted = {
+            f"{said} (--metric {type(metric).__name__.lower()})": where
+            for metric in self.metrics
+            for said, where in metric.conditions().items()
+        }
         for value in values:
             for name in [name for name, where in wanted.items() if where(value or {})]:
                 del wanted[name]

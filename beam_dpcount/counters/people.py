@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from beam_dpcount.checks import check_flag, check_whole
+from beam_dpcount.checks import ParameterError, check_flag, check_whole
 from beam_dpcount.counters.moments import duration_of, seconds
 from beam_dpcount.reading import Field, Function, call, read, text_of
 
@@ -15,11 +16,12 @@ _FEWEST, _MOST = 64, 1 << 16  # shards of people
 _OF_A_SHARD = 1 << 17  # events that count, in each: a state of 2 to 5 MB
 
 NOBODY = ""  # the person of an event without one
+_PERIODS = {"1h": "hour", "1d": "day", "1w": "week"}
 
 
 @dataclass(frozen=True)
 class Users:
-    """Whom to protect: all events of one person, of which so many count.
+    """Whom to protect: all events of one person, or those of any one day, of which so many count.
 
     An event counts if fewer than `events` of its person's count so far, fewer than `per_key` in its
     key, its key is one of the first `keys` that count, and no event that counts is less than `gap`
@@ -46,12 +48,19 @@ class Users:
         and one at 13:00 are an hour apart. With several events a key, a gap of many ticks takes
         far less noise; with one, or a gap below a tick, it lowers none. Streaming, it needs
         late="drop".
+      asserted: True: your word that no person has more than that, `keys` and `per_key` included;
+        nothing is left out, and nothing is enforced. The guarantee says so.
+      per: at a clock, the period in which all of this holds: text such as "1d", a timedelta, or a
+        number of ticks. Periods are whole ticks, one after the other from the start of the clock;
+        with the clock's zone, days and weeks are local ones, of 23 to 25 hours. Rules read only
+        events of their own period, so that a gap is not kept across its border.
+      lateness: with `per`, streaming: for how long after the end of its period an event may still
+        count, as `gap` is given. Later ones do not count, whoever's they are; people are then
+        forgotten. Default: one period.
       people: about how many people there will be in all, if the input is a stream; a public guess.
         What counts of them is kept in `shards` public shards, so many that a shard stays small:
         64, or more from some 8 million events that count on. A stream that is resumed takes the
         same. Where there are more people than that, it is slower, and no less private.
-      asserted: True: your word that no person has more than that, `keys` and `per_key` included;
-        nothing is left out, and nothing is enforced. The guarantee says so.
 
     Raises:
       ValueError, TypeError: an argument is outside its range; the message says what to pass.
@@ -73,6 +82,8 @@ class Users:
     per_key: int | None = None
     gap: Any = None
     asserted: bool = False
+    per: Any = None
+    lateness: Any = None
     people: int | None = None
 
     def __post_init__(self) -> None:
@@ -90,6 +101,18 @@ class Users:
         check_flag("asserted", self.asserted)
         if self.gap is not None:
             duration_of(self.gap, "gap")
+        self._check_period()
+
+    def _check_period(self) -> None:
+        if self.lateness is not None:
+            if self.per is None:
+                remedy = "give {per}, or leave {lateness} out"
+                raise ParameterError("lateness", "is of the periods of {per}", remedy)
+            duration_of(self.lateness, "lateness")
+        if isinstance(self.per, str) and not self.per.strip().isdecimal():
+            duration_of(self.per, "per")
+        elif self.per is not None and not hasattr(self.per, "days"):
+            object.__setattr__(self, "per", check_whole("per", self.per, unit="ticks"))
 
     @property
     def micros(self) -> int:
@@ -141,10 +164,34 @@ class Users:
         apart = f", {seconds(self.micros)} apart" if self.micros else ""
         asserted = ", by your word" if self.asserted else ""
         field = f" (field {self.by!r})" if isinstance(self.by, str) else ""
+        each = "" if self.per is None else f" in each {period_name(self.per)}"
         return (
-            f"at most {bound.events} events a person{field}, in {keys}, {bound.per_key} a key"
+            f"at most {bound.events} events a person{field}{each}, in {keys}, {bound.per_key} a key"
             f"{apart}{asserted}"
         )
+
+
+def period_name(per: object) -> str:
+    """What a period is called, of a clock without a zone."""
+    if isinstance(per, str) and not per.strip().isdecimal():
+        return _PERIODS.get(per.strip(), f"period of {per.strip()}")
+    if isinstance(per, dt.timedelta):
+        return f"period of {per}"
+    return "tick" if int(str(per)) == 1 else f"period of {per} ticks"
+
+
+def remaining(events: int, daily: float, days: int) -> float:
+    """Which share of a person's events of the last 30 days before a day still counts.
+
+    Of someone who has `daily` events every day, under a bound on the events of the whole stream.
+
+    Args:
+      events: how many count.
+      daily: how many there are a day.
+      days: how many days have passed, from 30.
+    """
+    last = daily * days
+    return max(0.0, min(events, last) - min(events, last - 30 * daily)) / (30 * daily)
 
 
 def person_from(by: Function, payload: object) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.people import Bound, Seen
+from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.dofns.users import BoundShards
 from beam_dpcount.states.wire import PAIR
@@ -27,8 +28,15 @@ class BoundActive(BoundShards):
       ticks: how many there are.
     """
 
-    def __init__(self, bound: Bound, parcels: Parcels, active: int, ticks: int) -> None:
-        super().__init__(bound, parcels)
+    def __init__(
+        self,
+        bound: Bound,
+        parcels: Parcels,
+        active: int,
+        ticks: int,
+        periods: Periods | None = None,
+    ) -> None:
+        super().__init__(bound, parcels, periods)
         self._active, self._ticks = active, ticks
 
     def _counting(self, person: str, seen: Seen | None, entries: Iterable[bytes]) -> Iterator[Any]:

@@ -23,6 +23,7 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from beam_dpcount.counters.people import NOBODY, Bound, Seen, Users
+from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
@@ -157,14 +158,23 @@ class _Bounding(VersionedDoFn):
 
 
 class BoundShards(_Bounding):
-    """Bounded, after the grouping: all events of the people of a shard, a person at a time."""
+    """Bounded, after the grouping: all events of the people of a shard, a person at a time.
+
+    With periods, all that a person does in one of them, apart from what the person did before.
+    """
+
+    def __init__(self, bound: Bound, parcels: Parcels, periods: Periods | None = None) -> None:
+        super().__init__(bound, parcels)
+        self._periods = periods
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
-        people: dict[bytes, list[bytes]] = defaultdict(list)
+        people: dict[tuple[bytes, int], list[bytes]] = defaultdict(list)
+        periods = self._periods
         for joined in element[1]:
             for name, entry in records_of(joined):
-                people[name].append(entry)
-        for name, entries in people.items():
+                period = 0 if periods is None else periods.of(time_of(entry))
+                people[name, period].append(entry)
+        for (name, _), entries in people.items():
             yield from self._counting(name.decode(), Seen() if name else None, entries)
 
     def _counting(self, person: str, seen: Seen | None, entries: Iterable[bytes]) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from beam_dpcount.counters.charged import CounterSpender
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.counters.people import Users
+from beam_dpcount.counters.period_costs import PeriodCosts
 from beam_dpcount.dofns.intake import ON_REJECT
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
@@ -114,6 +115,10 @@ class Counting(Described):
         """Whether each person's elements are bounded here."""
         return self.users is not None and not self.users.asserted
 
+    def _losses(self, counter: Any) -> PeriodCosts | None:
+        """What several periods of one person cost, if one of them is protected."""
+        return None
+
     def _check_elements(self, elements: PCollection[object]) -> None:
         """Raise TypeError for elements of a type that is not counted."""
         check_pairs(elements, False)
@@ -137,7 +142,9 @@ class Counting(Described):
         entropy = self._entropy.named(applied)
         by = None if self.users is None else self.users.by
         user = by if isinstance(by, str) else None
-        spender = CounterSpender(counter, entropy, self._at_clock, user, configuration(self))
+        losses = self._losses(counter)
+        how = entropy, self._at_clock, user, configuration(self), losses
+        spender = CounterSpender(counter, *how)
         # The last of the checks.
         claim(self.budget, by=applied, spender=spender, keys_delta=self._keys_delta)
         if streaming in self._instead:

@@ -104,7 +104,7 @@ class Described(beam.PTransform[Any, Any]):
             yield "bounded input", f"{ended} ticks have ended by {until}, and are released"
         elif "people_shards" in described:
             yield "people in shards", described["people_shards"]
-        for name in ("what", "views", "counts", "keys", "users"):
+        for name in ("what", "views", "counts", "keys", "users", "together"):
             yield name, described.get(name, "")
         if of_columns := described.get("largest_stddev_of_columns"):
             yield "error", f"the largest standard deviation: {of_columns.split(' (')[0]}"

@@ -22,6 +22,7 @@ from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart, now
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
 from beam_dpcount.counters.people import Users
+from beam_dpcount.counters.periods import Periods, periods_of
 from beam_dpcount.counters.selection import Selection, SelectKeys
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.dofns.aggregates import Reading
@@ -55,6 +56,7 @@ from beam_dpcount.transforms.inputs import (
     use_streaming,
 )
 from beam_dpcount.transforms.inside import Inside
+from beam_dpcount.transforms.losses import epsilon_of, together_of
 from beam_dpcount.transforms.ticks import TickNumbers
 from beam_dpcount.transforms.views import (
     STREAMING_ACTIVE,
@@ -112,9 +114,9 @@ class TickCount(Described):
         `clock.last(n)`, the last n ticks; `clock.restart(n)`, all events since the count started
         anew, every n ticks. Or a list of them: each takes an equal part of the budget, and people
         are bounded for each alone.
-      what: what is counted: Count() (the default), Sum, Mean, Variance, Quantiles, Rate, People,
-        Items, or a list of them. Count() counts 1 an event, whatever its value. Metrics of a list
-        share the budget by their weights.
+      what: what is counted: Count() (the default), another metric of `dp.metrics`, or a list of
+        them. Count() counts 1 an event, whatever its value. Metrics of a list share the budget by
+        their weights.
       keys: all public keys, distinct texts; events with other keys do not count. Or
         `SelectKeys()`, where nobody knows them, or which there are is private. Or `TOTAL`: all
         events count under one key, "all".
@@ -275,12 +277,28 @@ class TickCount(Described):
             )
         alone = len(self._metrics) == 1
         lasts = any(isinstance(view, Last) for view in self._views)
+        if users.per is not None:
+            self._check_people_of_periods(users)
         if (alone or lasts) and (users.per_key not in (None, 1) or users.gap is not None):
             raise ValueError(
                 "People counts each person once a key: give Users(by, events), no per_key or gap"
             )
         if lasts and self.path == "streaming":
             raise ValueError(STREAMING_ACTIVE)
+
+    def _check_people_of_periods(self, users: Users) -> None:
+        """Refuse views in which a person of several periods would count several times."""
+        for view in self._views:
+            if isinstance(view, Each):
+                continue
+            many = 2
+            if isinstance(view, Restart):
+                periods = periods_of(self._clock, users.per)
+                _, many = periods.restarts(view.grid)
+            if many > 1:
+                problem = f"count a person once a period, and {view.name!r} is of several"
+                remedy = "take clock.each(), or clock.restart(n) within a period"
+                raise ParameterError("per", f"makes People {problem}", remedy)
 
     def _check_views_of_keys(self) -> None:
         views = self._views
@@ -463,6 +481,38 @@ class TickCount(Described):
         found: Selection | None = self._parts[0].engine.selection
         return found
 
+    def epsilon_at(
+        self, delta: float | None = None, *, periods: int | None = None, age: int | None = None
+    ) -> float:
+        """The epsilon that all releases together satisfy at this delta.
+
+        Args:
+          delta: in all, with what showing keys that nobody listed takes of it; default: that of
+            the budget, else 1e-6.
+          periods: with `Users(per=...)`: for so many periods of one person together, whichever they
+            are. Default: one of them.
+          age: of the releases until so many ticks after the protected event, or the oldest of the
+            person's; default: of all. What later releases say of it is left out.
+
+        Raises:
+          ValueError: no epsilon holds at this delta; or periods is of people who are not protected
+            period by period; or age is of a clock of too many ticks.
+
+        Example:
+          >>> import beam_dpcount as dp
+          >>> days = dp.Clock("1d", start=0, ticks=365)
+          >>> users = dp.Users("user", events=5, per="1d")
+          >>> budget = dp.ApproxDP(1.0, 1e-6)
+          >>> count = dp.TickCount(budget, days, keys=dp.TOTAL, users=users)
+          >>> [round(count.epsilon_at(1e-6, periods=n), 1) for n in (1, 7, 30)]
+          [1.0, 6.3, 30.8]
+        """
+        return epsilon_of([part.engine for part in self._parts], delta, periods, age)
+
+    @property
+    def _periods(self) -> Periods | None:
+        return self._parts[0].engine._periods
+
     @property
     def grid(self) -> Any:
         """All ticks, as data."""
@@ -566,7 +616,9 @@ class TickCount(Described):
         user, entropy = by if isinstance(by, str) else None, check_entropy(self.entropy)
         named = entropy.named(applied)
         spenders = [
-            CounterSpender(engine.counter, named, True, user, configuration(engine))
+            CounterSpender(
+                *(engine.counter, named, True, user, configuration(engine), engine.period_costs)
+            )
             for engine in (part.engine for part in self._parts)
         ]
         claim(self.budget, by=applied, spender=JoinedSpender(spenders))
@@ -637,6 +689,8 @@ class TickCount(Described):
         first["views"] = ", ".join(view.name for view in self._views)
         if self.users is not None:
             first["users"] = f"{first['users']}; {_norms(self._parts)}"
+            if "together" in first:
+                first["together"] = together_of([part.engine for part in self._parts])
         if isinstance(self.keys, Total):
             first["keys"] = "one total"
         if len(self._parts) == 1:

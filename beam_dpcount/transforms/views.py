@@ -38,6 +38,10 @@ class OfView:
         view: View = self.view
         return view.clock.grid, view.grid
 
+    def _sentence_clock(self) -> Clock:
+        clock: Clock = self.view.clock
+        return clock
+
     def _calibrated(
         self, ways: Sequence[bool], mechanism: Any, horizon: int | None, **how: Any
     ) -> dict[bool, Any]:

@@ -53,6 +53,40 @@ _STEPS = (
 )
 
 MUTANTS = (
+    # One person's events of any one period
+    Mutant(
+        "a period",
+        "it remembers the one before, so that an event less lets another one count in a later one",
+        f"{_DOFNS}/users.py",
+        "period = 0 if periods is None else periods.of(time_of(entry))",
+        "period = 0",
+        "tests/test_periods_audit.py::test_someone_may_count_in_every_period",
+    ),
+    Mutant(
+        "a period",
+        "several of them take n times the delta of one, and not what shows all their events",
+        f"{_COUNTERS}/period_costs.py",
+        "            return Fraction(selection.delta)\n        change",
+        "            return Fraction(selection.delta)\n"
+        "        return many * Fraction(selection.delta)\n        change",
+        "tests/test_periods_audit.py::test_delta_of_periods_is_what_shows_all_of_their_events",
+    ),
+    Mutant(
+        "a period",
+        "several of them are as far apart as if none had a tick less, where clocks are changed",
+        f"{_COUNTERS}/periods.py",
+        "        return int(between.min()) if len(between) else 1",
+        "        return int(between.max()) if len(between) else 1",
+        "tests/test_periods.py::test_days_are_local_days",
+    ),
+    Mutant(
+        "a period",
+        "a bound over the whole stream enters a ledger of person-days as one change",
+        f"{_BUDGET}/spender.py",
+        "            factor, times = self.event_cost * factor, self._changes * times",
+        "            factor, times = factor, times",
+        "tests/test_periods.py::test_what_enters_a_ledger_of_person_days",
+    ),
     # Ticks that have not ended
     Mutant(
         "a tick to come",
@@ -321,6 +355,38 @@ MUTANTS = (
         "[(below << fraction) // above for above, below in ratios]",
         "[-((-below << fraction) // above) for above, below in ratios]",
         "tests/test_blt.py::test_scales_are_no_smaller_than_the_columns_exactly",
+    ),
+    Mutant(
+        "norms a hair small",
+        "products of columns are divided by the largest scale, not by the earlier one",
+        f"{_MECHANISMS}/blt_tables.py",
+        "earlier = scales[scale_indices(least[some] + d)]",
+        "earlier = scales[-1]",
+        "tests/test_faded.py::test_products_of_all_pairs_of_columns_are_bounded",
+    ),
+    Mutant(
+        "norms a hair small",
+        "elements of a person that may change one step are charged as if each had its own",
+        f"{_TRANSFORMS}/elements.py",
+        "        own = self.statistic.own_step\n",
+        "        own = True\n",
+        "tests/test_own_steps.py::test_elements_of_which_nothing_is_proved_keep_the_square",
+    ),
+    Mutant(
+        "norms a hair small",
+        "elements with steps of their own are charged as if these had nothing in common",
+        f"{_COUNTERS}/users.py",
+        "lambda k: column_cost(mechanism, k, 1) / column)",
+        "lambda k: Fraction(k))",
+        "tests/test_own_steps.py::test_elements_with_steps_of_their_own_cost_less",
+    ),
+    Mutant(
+        "a fit to less",
+        "a memory is fitted to the error alone, not to what a person may change",
+        f"{_COUNTERS}/choose.py",
+        "return mechanism.for_charge(charge, protected.spacing)",
+        "return mechanism.for_charge(lambda made: made.max_row_norm2(), protected.spacing)",
+        "tests/test_faded.py::test_both_parameters_are_near_the_best",
     ),
     Mutant(
         "norms a hair small",
