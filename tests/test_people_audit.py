@@ -93,9 +93,9 @@ def survivors(
     else:
         placement = Placement(3)
         sending = SendToShards(users, parcels, placement, True)
-        shards = PeopleShards(sending, BoundArriving(bound, parcels, placement))
+        arriving = PeopleShards(sending, BoundArriving(bound, parcels, placement))
         events = [placed(*row, function) for row in rows]
-        made = shards.bundle(events[:1]) + shards.bundle(events[1:])
+        made = arriving.bundle(events[:1]) + arriving.bundle(events[1:])
     return [(windowed.value, windowed.timestamp.micros) for windowed in made]
 
 
