@@ -22,6 +22,7 @@ from beam_dpcount.counters.people import remaining
 from beam_dpcount.counters.periods import periods_of
 from beam_dpcount.rows import TickCountRows
 from beam_dpcount.transforms.elements import NO_PERIODS
+from beam_dpcount.transforms.ticks import NEEDS_EVENTS
 from beam_dpcount.transforms.users import NO_SHARED_PERIODS
 from tests.command_lines import EXACT, command
 from tests.people import EXACT as NO_NOISE
@@ -226,10 +227,10 @@ def test_an_account_of_a_person_refuses_periods(log: Path) -> None:
     assert ended.status != 0
     assert "is for one person with all rows, and this run is for one person's rows" in ended.err
     with pytest.raises(AccountError, match="nothing would follow for the person"):
-        dp.Ledger(dp.ZCDP(0.1)) and _claimed_in(path)
+        _claim_in(path)
 
 
-def _claimed_in(path: Path) -> None:
+def _claim_in(path: Path) -> None:
     ledger = dp.Ledger(dp.ApproxDP(1.0, 1e-6), account=path)
     count = dp.TickCount(ledger.rest(), HOURS, keys=["a"], key="page", time="at", users=DAILY)
     pipeline = beam.Pipeline()
@@ -254,6 +255,46 @@ def test_rows_take_periods() -> None:
     assert UNIT in str(count).replace("any one person's", "one person's")
     with pytest.raises(ValueError, match="per needs user"):
         TickCountRows(**given, timestamp="at", per="1d", epsilon=1)
+
+
+@pytest.mark.parametrize(
+    ("how", "unit"),
+    [
+        (("--changes", 4), "at most 4 changes of a person's activity"),
+        (("--per", "4m", "--max-keys", 1), "one person's rows (who) of any one period of 4m"),
+    ],
+)
+def test_commands_count_active_people(how: tuple[object, ...], unit: str, log: Path) -> None:
+    """Ann in all ticks, Bob in the first, and for two more."""
+    out = log.parent / "out.csv"
+    more = ("--metric", "people", "--view", "last 3", *how, "--output", out, "--rho", 1e12)
+    ended = command(*words(log, *more), main=ticks.main)
+    assert ended.status == 0, ended.err
+    rows = [line.split(",") for line in out.read_text().splitlines()]
+    place = rows[0].index("people_last_3")
+    assert [round(float(row[place])) for row in rows[1:]] == [2, 2, 2, *[1] * 9]
+    ended = command(*words(log, *more), main=ticks.main, verbose=False)
+    assert unit in ended.out
+    refused = command(*words(log, *how, "--output", out, *EXACT), main=ticks.main)
+    assert refused.status != 0
+    assert "is needed: only people" in refused.err
+
+
+def test_what_is_refused_of_people_without_a_cap_on_events() -> None:
+    clock = dp.Clock("1d", start=0, ticks=30)
+    users = dp.Users("u", changes=4)
+    for what, view in ((dp.Count(), clock.each()), (dp.People(), clock)):
+        with pytest.raises(ValueError, match=re.escape(NEEDS_EVENTS[0])):
+            dp.TickCount(dp.ZCDP(1), view, what, keys=dp.TOTAL, users=users)
+    with pytest.raises(ValueError, match="max_per_tick would clip changes of activity"):
+        dp.TickCount(
+            *(dp.ZCDP(1), clock.last(7), dp.People()), keys=["a"], users=users, max_per_tick=9
+        )
+    for wrong in ({"changes": 3}, {"changes": 4, "events": 2}, {"changes": 4, "per": "1d"}, {}):
+        with pytest.raises(
+            (ValueError, TypeError), match=r"changes (must be even|caps)|events must"
+        ):
+            dp.Users("u", **wrong)  # type: ignore[arg-type]
 
 
 # What a bound over the whole stream leaves

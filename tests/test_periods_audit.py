@@ -17,10 +17,10 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.counters.people import Bound, Seen
-from beam_dpcount.counters.period_costs import PeriodCosts, TogetherCosts, cross_products
+from beam_dpcount.counters.period_costs import PeriodCosts, TogetherCosts
 from beam_dpcount.counters.periods import periods_of
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.counters.users import UserChange
+from beam_dpcount.counters.users import UserChange, cross_products
 from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.users import BoundShards, SendToShards
 from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, ProfiledBLT, SquareRoot

@@ -170,7 +170,7 @@ def selection(values: Values) -> SelectKeys:
 def check_people(values: Values) -> None:
     """Raise ParameterError if a bound on people lacks what it needs."""
     if values["user"] is None:
-        for name in (*_LIMITS, "gap", "per", "lateness"):
+        for name in (*_LIMITS, "gap", "per", "lateness", "changes"):
             if values.get(name) is not None:
                 raise refusal(
                     name,
@@ -178,7 +178,7 @@ def check_people(values: Values) -> None:
                     "without it one row is protected, and not a person",
                 )
         return
-    if values["per_user"] is None:
+    if values["per_user"] is None and not _counts_activity(values):
         raise refusal(
             "per_user",
             "{user} needs {per_user} K, the most rows of a person that count",
@@ -217,16 +217,25 @@ def people(values: Values, by: Callable[[Any], Any], whole: bool = False) -> Use
     for name in _LIMITS:
         if values[name] is not None:
             check_whole(name, values[name])
-    in_key = values["per_key"] if whole else per_key(values)
+    plain = whole or values["per_user"] is None
+    in_key = values["per_key"] if plain else per_key(values)
     per, late = values.get("per"), values.get("lateness")
     most = values["per_user"], values["max_keys"], in_key, values.get("gap")
-    return Users(by, *most, per=getattr(per, "text", "") or per, lateness=late)
+    changes = values.get("changes")
+    per = getattr(per, "text", "") or per
+    return Users(by, *most, per=per, lateness=late, changes=changes)
+
+
+def _counts_activity(values: Values) -> bool:
+    """Whether people are bounded by how often they become active, or by keys in each period."""
+    by_keys = values.get("per") is not None and values["max_keys"] is not None
+    return by_keys or values.get("changes") is not None
 
 
 def per_key(values: Values) -> int:
     """The most rows of a person in one key: as given, or else 1, unless all rows are of one key."""
     default = values["per_user"] if values["key"] is None else 1
-    return int(default if values["per_key"] is None else values["per_key"])
+    return int((default or 1) if values["per_key"] is None else values["per_key"])
 
 
 # Noise that replays repeat

@@ -171,6 +171,9 @@ PEOPLE = parsed(
         bound each person anew in each period, such as 1d (with {zone}: local days), and protect one
         person's rows of any one of them, and not a person with all rows. So people count for years.
         Default: one bound over the whole clock, after which a person never counts again
+    changes W: whole, people ticks, example=4, more
+        of people who are active (people alone, at the last ticks): how often a person may become
+        active, or stop, in all; even. In place of {per_user}
     lateness TIME: duration, people ticks, example=1h, more
         with {per} and {path=}streaming: for how long after the end of its period a row may still
         count (default: one period)

@@ -24,7 +24,7 @@ from beam_dpcount.arguments import groups
 from beam_dpcount.commands.app import say
 from beam_dpcount.commands.files.formats import Event, InputError, Source
 from beam_dpcount.commands.files.read import all_events
-from beam_dpcount.commands.report import many
+from beam_dpcount.commands.report import many, most_rows
 from beam_dpcount.counters.clock import UNLISTED
 from beam_dpcount.errors import NotANumberError
 from beam_dpcount.times import is_number
@@ -353,9 +353,10 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
     if not events:
         return
     if (beyond := task.beyond_bounds(events)) is not None:
+        limit = f"--per-user {options.per_user:,}" if options.per_user else most_rows(options)
         found.facts.append(
             f"{len({person for person, *_ in events} - {''}):,} people; the limit on each "
-            f"(--per-user {options.per_user:,}) leaves out {many(beyond, 'row')} "
+            f"({limit}) leaves out {many(beyond, 'row')} "
             f"({beyond / len(events):.1%}), those without a person among them"
         )
         if 2 * beyond > len(events):

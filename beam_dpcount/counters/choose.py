@@ -11,6 +11,7 @@ from typing import Any
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import ZCDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_flag, check_whole
+from beam_dpcount.counters.active import AlternatingError
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
 from beam_dpcount.mechanisms.base import (
@@ -31,6 +32,7 @@ from beam_dpcount.noise.laws import ScaleError
 from beam_dpcount.notebooks import table
 
 _REASONS: dict[type[Exception], str] = {
+    AlternatingError: "changes of activity",
     UnsupportedBudgetError: "budget",
     UnsupportedHorizonError: "horizon",
     ScaleError: "scale of its noise",  # out of range for this one; others may need less noise
@@ -312,6 +314,36 @@ def resolve_last(
             best, least = mechanism, largest
     if best is None:
         raise problem or ValueError(f"no mechanism takes {budget!r}")
+    return best
+
+
+def resolve_active(
+    horizon: int,
+    budget: Budget,
+    replays: bool = False,
+    change: Change | None = None,
+    unit: float = 1,
+) -> Mechanism:
+    """The mechanism of least exact error for how many people are active.
+
+    Fresh noise at every tick, or prefix sums of changes. Of these the columns are compared last.
+    """
+    kinds = (each for each in mechanisms.ALL if horizon <= each.quick and not each.several_steps)
+    made = [_made(kind, horizon, replays) for kind in kinds]
+    pure = isinstance(budget, PureDP)
+
+    def product(mechanism: Mechanism) -> float:
+        column = mechanism.l1_sensitivity**2 if pure else mechanism.l2_sensitivity_squared
+        return float(column) * mechanism.max_row_norm2()
+
+    best: Mechanism = SingleSteps(horizon)
+    least = _largest_stddev(best, budget, change, None, unit)
+    for mechanism in sorted((each for each in made if each.state_size <= _LARGE), key=product):
+        try:
+            largest = _largest_stddev(mechanism, budget, change, None, unit)
+        except tuple(_REASONS):
+            continue
+        return mechanism if largest < least else best
     return best
 
 

@@ -16,6 +16,7 @@ _FEWEST, _MOST = 64, 1 << 16  # shards of people
 _OF_A_SHARD = 1 << 17  # events that count, in each: a state of 2 to 5 MB
 
 NOBODY = ""  # the person of an event without one
+UNCAPPED = 1 << 62  # events of a person, where their activity alone is bounded
 _PERIODS = {"1h": "hour", "1d": "day", "1w": "week"}
 
 
@@ -39,7 +40,8 @@ class Users:
         count, and neither do events for which the function raises an error. It must be a function
         of the event alone (docs/reliability.md, "Poison messages"). `beam_dpcount.check` says how
         many people there are, and why events have none.
-      events: k, the most events of one person that count, in all keys together.
+      events: k, the most events of one person that count, in all keys together. Not needed for
+        `People()` alone, with `changes`, or with `per` and `keys`.
       keys: the most keys of one person; default: as many as there are events.
       per_key: the most events of one person in one key. Default: as many as there are events, for
         counts and sums; for `People`, each of whom counts once a key, 1. With per_key=1 any count
@@ -57,6 +59,8 @@ class Users:
       lateness: with `per`, streaming: for how long after the end of its period an event may still
         count, as `gap` is given. Later ones do not count, whoever's they are; people are then
         forgotten. Default: one period.
+      changes: for `People()` at `clock.last(n)`: how often a person may become active, or stop, in
+        the whole stream and all keys; even. In place of `events`.
       people: about how many people there will be in all, if the input is a stream; a public guess.
         What counts of them is kept in `shards` public shards, so many that a shard stays small:
         64, or more from some 8 million events that count on. A stream that is resumed takes the
@@ -77,13 +81,14 @@ class Users:
     """
 
     by: str | Callable[[Any], Any]
-    events: int
+    events: int | None = None
     keys: int | None = None
     per_key: int | None = None
     gap: Any = None
     asserted: bool = False
     per: Any = None
     lateness: Any = None
+    changes: int | None = None
     people: int | None = None
 
     def __post_init__(self) -> None:
@@ -94,14 +99,31 @@ class Users:
                 "by must be the name of the field that holds a person's id, or a function that "
                 f'returns it, got {self.by!r}: e.g. by="user", or by=lambda event: event["user"]'
             )
-        for name in ("events", "keys", "per_key", "people"):
+        for name in ("events", "keys", "per_key", "changes", "people"):
             given = getattr(self, name)
-            if given is not None or name == "events":
+            if given is not None or (name == "events" and not self._counts_activity):
                 object.__setattr__(self, name, check_whole(name, given))
+        if self.changes is not None:
+            self._check_changes(self.changes)
         check_flag("asserted", self.asserted)
         if self.gap is not None:
             duration_of(self.gap, "gap")
         self._check_period()
+
+    @property
+    def _counts_activity(self) -> bool:
+        """Whether no cap on events is needed, as activity is counted."""
+        return self.changes is not None or (self.per is not None and self.keys is not None)
+
+    def _check_changes(self, changes: int) -> None:
+        if changes % 2:
+            problem = f"must be even, got {changes}: nobody is to stay active for ever"
+            raise ParameterError("changes", problem, f"give {{changes=}}{changes + 1}")
+        given = ("events", "per_key", "gap", "per")
+        if self.asserted or any(getattr(self, name) is not None for name in given):
+            problem = "caps how often a person becomes active, or stops, in the whole stream"
+            remedy = "leave events, per_key, gap, per and asserted out"
+            raise ParameterError("changes", problem, remedy)
 
     def _check_period(self) -> None:
         if self.lateness is not None:
@@ -122,14 +144,15 @@ class Users:
     @property
     def shards(self) -> int:
         """Over how many shards people are spread in a stream."""
-        shards = -(-(self.people or 1) * self.events // _OF_A_SHARD)
+        shards = -(-(self.people or 1) * (self.events or 1) // _OF_A_SHARD)
         return min(max(_FEWEST, 1 << (shards - 1).bit_length()), _MOST)
 
     def bound(self, items: int = 1) -> Bound:
         """The rule, for events of so many items, each of which is a key."""
-        keys = self.events * items if self.keys is None else self.keys
-        per_key = self.events if self.per_key is None else min(self.per_key, self.events)
-        return Bound(self.events, keys, per_key, self.micros)
+        events = UNCAPPED if self.events is None else self.events
+        keys = events * items if self.keys is None else self.keys
+        per_key = events if self.per_key is None else min(self.per_key, events)
+        return Bound(events, keys, per_key, self.micros)
 
     @property
     def person_of(self) -> Function:
@@ -160,11 +183,16 @@ class Users:
 
     def __str__(self) -> str:
         bound = self.bound()
-        keys = "one key" if bound.keys == 1 else f"{min(bound.keys, bound.events)} keys"
+        keys = "one key" if bound.keys == 1 else f"{min(bound.keys, bound.events):,} keys"
         apart = f", {seconds(self.micros)} apart" if self.micros else ""
         asserted = ", by your word" if self.asserted else ""
         field = f" (field {self.by!r})" if isinstance(self.by, str) else ""
         each = "" if self.per is None else f" in each {period_name(self.per)}"
+        if self.changes is not None:
+            many = "" if self.keys is None else f", in {keys}"
+            return f"at most {self.changes} changes of a person's activity{field}{many}"
+        if self.events is None:
+            return f"all events of a person{field}{each}, in {keys}"
         return (
             f"at most {bound.events} events a person{field}{each}, in {keys}, {bound.per_key} a key"
             f"{apart}{asserted}"

@@ -24,7 +24,6 @@ from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.periods import Periods
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange
-from beam_dpcount.mechanisms.base import Mechanism
 
 SHOWN = (1, 7, 30)  # periods whose cost is printed
 NO_GUARANTEE = "no guarantee: keys that one person alone uses will be shown"
@@ -72,13 +71,9 @@ class PeriodCosts:
 
     def _reach(self, many: int) -> Spread:
         """How far so many periods reach in one window."""
-        change, mechanism, unit = self.change, self.counter.mechanism, self.counter.unit
-        one = change.reach(mechanism, unit)
-        if self.moves or self._straddles:
-            return Spread(many * one.l1, many**2 * one.l2_squared, many * one.touched)
-        squares = change.reach(mechanism, unit, lambda k: Fraction(k * k)).l2_squared
-        cross = cross_products(mechanism, many, self.periods.shortest) * squares
-        return Spread(many * one.l1, many * one.l2_squared + cross, many * one.touched)
+        moves = self.moves or self._straddles
+        apart = 0 if moves else self.periods.shortest
+        return self.change.reach_of_periods(self.counter.mechanism, self.counter.unit, many, apart)
 
     def cost(self, many: int) -> Cost:
         """What they cost, beside `keys_delta`."""
@@ -115,25 +110,6 @@ class PeriodCosts:
                 return Fraction(1)
             largest = max(largest, selection.shown(high, held) / low)
         return min(max(Fraction(every * largest) * sides, Fraction(selection.delta)), Fraction(1))
-
-
-def cross_products(mechanism: Mechanism, many: int, apart: int) -> Fraction:
-    """2 times the sum over 0 < d < n of (n - d) g((d - 1) P + 1), for n periods of P ticks."""
-    many = min(many, 1 + -(-mechanism.horizon // apart))  # as many as the horizon has
-    g = _lags(mechanism, many, apart)
-    return 2 * sum(((many - d) * g[d - 1] for d in range(1, many)), Fraction(0))
-
-
-@lru_cache(maxsize=32)
-def _lags(mechanism: Mechanism, many: int, apart: int) -> tuple[Fraction, ...]:
-    """g(1), g(P + 1), g(2 P + 1) and so on; 0 beyond the horizon, where there are no two ticks."""
-    horizon = mechanism.horizon
-    last = min(1 + (many - 2) * apart, horizon - 1)
-    if many < 2 or last < 1:
-        return (Fraction(0),) * max(many - 1, 0)
-    known = mechanism.lag_bounds(last + 1)
-    places = (1 + d * apart for d in range(many - 1))
-    return tuple(Fraction(known[p]) if p < horizon else Fraction(0) for p in places)
 
 
 def _tried(most: int) -> Iterator[tuple[int, int]]:

@@ -117,6 +117,22 @@ class UserChange(TickChange):
         squared = worst(total, each, cost or self._cost(mechanism))
         return Spread(sides * m * total, times * m * m * squared, sides * touched)
 
+    def reach_of_periods(self, mechanism: Mechanism, unit: float, many: int, apart: int) -> Spread:
+        """How far all events of a person in so many periods reach.
+
+        Args:
+          mechanism, unit: as for `reach`.
+          many: how many periods.
+          apart: the ticks of the shortest; 0: events of different periods may meet in one tick.
+        """
+        one = self.reach(mechanism, unit)
+        l1, touched = many * one.l1, many * one.touched
+        if not apart:
+            return Spread(l1, many**2 * one.l2_squared, touched)
+        squares = self.reach(mechanism, unit, lambda k: Fraction(k * k)).l2_squared
+        cross = cross_products(mechanism, many, apart) * squares
+        return Spread(l1, many * one.l2_squared + cross, touched)
+
     def _cost(self, mechanism: Mechanism) -> Callable[[int], Fraction]:
         return lambda k: column_cost(mechanism, k, self.gap)
 
@@ -178,6 +194,25 @@ class UserChange(TickChange):
         many = f"at most {self.events} events a person{each}{asserted}, in {keys}"
         many += f", {self.per_key} a key"
         return f"{many}{apart}; {super()._extent()}"
+
+
+def cross_products(mechanism: Mechanism, many: int, apart: int) -> Fraction:
+    """2 times the sum over 0 < d < n of (n - d) g((d - 1) P + 1), for n periods of P ticks."""
+    many = min(many, 1 + -(-mechanism.horizon // apart))  # as many as the horizon has
+    g = _lags_of_periods(mechanism, many, apart)
+    return 2 * sum(((many - d) * g[d - 1] for d in range(1, many)), Fraction(0))
+
+
+@lru_cache(maxsize=32)
+def _lags_of_periods(mechanism: Mechanism, many: int, apart: int) -> tuple[Fraction, ...]:
+    """g(1), g(P + 1), g(2 P + 1) and so on; 0 beyond the horizon, where there are no two ticks."""
+    horizon = mechanism.horizon
+    last = min(1 + (many - 2) * apart, horizon - 1)
+    if many < 2 or last < 1:
+        return (Fraction(0),) * max(many - 1, 0)
+    known = mechanism.lag_bounds(last + 1)
+    places = (1 + d * apart for d in range(many - 1))
+    return tuple(Fraction(known[p]) if p < horizon else Fraction(0) for p in places)
 
 
 @dataclass(frozen=True)

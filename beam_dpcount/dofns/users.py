@@ -42,7 +42,7 @@ _PLACE = struct.Struct("<I")
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 _placed: Any = windowed_value.create
-_EVERYWHERE = (GlobalWindow(),)
+EVERYWHERE = (GlobalWindow(),)
 
 
 class SendToShards(VersionedDoFn):
@@ -118,10 +118,10 @@ class SendToShards(VersionedDoFn):
         tag = b""
         if self._ordered:  # equal ones only if nothing tells the bundles apart
             tag = hashlib.blake2b(b"".join(joined.values()), digest_size=_TAG).digest()
-        return [_placed((shard, tag + data), micros, _EVERYWHERE) for shard, data in joined.items()]
+        return [_placed((shard, tag + data), micros, EVERYWHERE) for shard, data in joined.items()]
 
 
-class _Bounding(VersionedDoFn):
+class Bounding(VersionedDoFn):
     """What lets through the events of a person that count."""
 
     def __init__(self, bound: Bound, parcels: Parcels) -> None:
@@ -149,15 +149,15 @@ class _Bounding(VersionedDoFn):
         if seen is not None and parcels.asks_first:
             first = [seen.names[known[place]] == 1 for place in kept]
             made = parcels.unwrap_first(parcel, kept, first)
-            return [_placed(each, micros, _EVERYWHERE) for each in made]
+            return [_placed(each, micros, EVERYWHERE) for each in made]
         return [
-            _placed(element, micros, _EVERYWHERE)
+            _placed(element, micros, EVERYWHERE)
             for element in parcels.unwrap(parcel, kept)
             if parcels.is_still_of(person, element)
         ]
 
 
-class BoundShards(_Bounding):
+class BoundShards(Bounding):
     """Bounded, after the grouping: all events of the people of a shard, a person at a time.
 
     With periods, all that a person does in one of them, apart from what the person did before.
@@ -185,7 +185,7 @@ class BoundShards(_Bounding):
                 return
 
 
-class BoundArriving(_Bounding):
+class BoundArriving(Bounding):
     """Streaming: events as they arrive, a bundle's of a shard at once; see states/people.py.
 
     State is of the whole shard, and never expires. Only a seed starts it: under another number of

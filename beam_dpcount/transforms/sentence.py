@@ -57,7 +57,7 @@ from beam_dpcount.transforms.inputs import (
 )
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.losses import epsilon_of, together_of
-from beam_dpcount.transforms.ticks import TickNumbers
+from beam_dpcount.transforms.ticks import NEEDS_EVENTS, TickNumbers
 from beam_dpcount.transforms.views import (
     STREAMING_ACTIVE,
     ActivePeople,
@@ -268,6 +268,7 @@ class TickCount(Described):
                 )
             return
         users = check_users(self.users)
+        self._check_uncapped(users)
         if not people:
             return
         if users.asserted:
@@ -276,7 +277,7 @@ class TickCount(Described):
                 "nothing is left to assert: leave asserted out"
             )
         alone = len(self._metrics) == 1
-        lasts = any(isinstance(view, Last) for view in self._views)
+        lasts = any(self._active_ticks(view) for view in self._views)
         if users.per is not None:
             self._check_people_of_periods(users)
         if (alone or lasts) and (users.per_key not in (None, 1) or users.gap is not None):
@@ -286,10 +287,20 @@ class TickCount(Described):
         if lasts and self.path == "streaming":
             raise ValueError(STREAMING_ACTIVE)
 
+    def _check_uncapped(self, users: Users) -> None:
+        """Refuse people without a cap on their events where more than their activity counts."""
+        of_activity = all(isinstance(view, Last | Each) for view in self._views)
+        alone = all(isinstance(metric, People) for metric in self._metrics)
+        if users.events is None and not (alone and of_activity):
+            raise ParameterError("events", *NEEDS_EVENTS)
+        if users.events is None and isinstance(self.keys, SelectKeys):
+            problem = "is needed where keys are shown by their counts"
+            raise ParameterError("events", problem, "give {events}, or list {keys}")
+
     def _check_people_of_periods(self, users: Users) -> None:
         """Refuse views in which a person of several periods would count several times."""
         for view in self._views:
-            if isinstance(view, Each):
+            if isinstance(view, Each | Last):
                 continue
             many = 2
             if isinstance(view, Restart):
@@ -385,13 +396,14 @@ class TickCount(Described):
         """What counts these metrics in a view."""
         numbered, people = isinstance(view, Restart), _counts_people(metrics)
         users = self.users
-        active = view.ticks if people and isinstance(view, Last) else None
+        active = self._active_ticks(view) if people else None
         if active is not None:
             view = view.clock.each()
         elif isinstance(view, Each) and (people or isinstance(self.keys, SelectKeys)):
             view = view.clock.restart(1)  # whose counts bound people, and show keys, anew
         restart = view.ticks if isinstance(view, Restart) else None
         last = view.ticks if isinstance(view, Last) else 1 if isinstance(view, Each) else None
+        last = None if active is not None else last
         options: dict[str, Any] = {
             "budget": budget,
             "tick": view.clock.tick,
@@ -432,6 +444,14 @@ class TickCount(Described):
         if active is not None:
             return ActivePeople(**options, active=active)
         return ViewNumbers(**{**options, "users": replace(users, per_key=1)})
+
+    def _active_ticks(self, view: View) -> int | None:
+        """For how many ticks an event makes a person active; None: people count once a window."""
+        if isinstance(view, Last):
+            ticks: int = view.ticks
+            return ticks
+        uncapped = self.users is not None and self.users.events is None
+        return 1 if isinstance(view, Each) and uncapped else None
 
     def _is_number(self, metrics: tuple[Metric, ...]) -> bool:
         if len(metrics) > 1 or type(metrics[0]) not in _NUMBERS:
@@ -505,7 +525,7 @@ class TickCount(Described):
           >>> budget = dp.ApproxDP(1.0, 1e-6)
           >>> count = dp.TickCount(budget, days, keys=dp.TOTAL, users=users)
           >>> [round(count.epsilon_at(1e-6, periods=n), 1) for n in (1, 7, 30)]
-          [1.0, 6.3, 30.8]
+          [1.0, 7.8, 45.3]
         """
         return epsilon_of([part.engine for part in self._parts], delta, periods, age)
 

@@ -81,6 +81,10 @@ _POLICIES = ("drop", "raise")
 _MANY_TICKS = 1 << 16  # as for `least_most`
 _AHEAD = 64  # timers of a key, where all of them fire at the end of the input
 GAPS = "{windows} leaves gaps between windows, or may: use the global window or FixedWindows"
+NEEDS_EVENTS = (
+    "is needed: only people at clock.last(n) and clock.each() go without",
+    "give e.g. {events=}5",
+)
 FOLDS_LATE = (
     'late="fold" counts a late event at another tick, and so closer to others of its person than '
     'gap says: give late="drop", or leave gap out'
@@ -226,6 +230,7 @@ class TickNumbers(Counting):
     selection: Selection | None = field(init=False)
     inside: Inside = field(default=Inside(), init=False)  # what a transform around it tells it
 
+    _needs_events: ClassVar[bool] = True
     _on_reject = _POLICIES
     _counts_numbers = True
     _at_clock = True
@@ -233,6 +238,8 @@ class TickNumbers(Counting):
     def _set_up(self) -> None:
         check_choice("late", self.late, LATE)
         check_choice("on_unknown", self.on_unknown, _POLICIES)
+        if self.users is not None and self.users.events is None and self._needs_events:
+            raise ParameterError("events", *NEEDS_EVENTS)
         self._whole, self._clock = self._grids()
         self._periods = self._periods_of(self.users)
         known = self.inside.present if self.until is None else None
