@@ -28,13 +28,14 @@ from beam_dpcount.counters.change import TickChange, spread_norms
 from beam_dpcount.counters.people import Bound
 from beam_dpcount.dofns.intake import Excess
 from beam_dpcount.dofns.parcels import ElementParcels, Parcels, StepParcels
-from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, SendToShards
+from beam_dpcount.dofns.placement import Placement
+from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms.ticks import TickNumbers
-from benchmarks.cells import Cell
+from benchmarks.cells import PeopleShards
 from tests.audit.exact import Tape, keeps_budget, seen_weights
 from tests.sentences import counted
 
@@ -66,7 +67,7 @@ def placed(element: Any, micros: int, function: Any) -> SimpleNamespace:
         size = function.size.micros
         start = micros // size * size
         window = IntervalWindow(Timestamp(micros=start), Timestamp(micros=start + size))
-    return SimpleNamespace(timestamp_micros=micros, windows=(window,))
+    return SimpleNamespace(timestamp_micros=micros, windows=(window,), value=element)
 
 
 def survivors(
@@ -78,10 +79,10 @@ def survivors(
     function: Any = None,
 ) -> list[tuple[Any, int]]:
     """Of elements and their times, what the DoFns let through, with its time."""
-    send, made = SendToPeople(users, parcels), []
-    sent = [p for row in rows for p in send.process(row[0], placed(*row, function))]
+    made: list[Any] = []
     if path == "bounded":
-        shards = SendToShards(users, parcels)
+        shards = SendToShards(users, parcels, Placement(3))
+        shards.setup()
         shards.start_bundle()
         for row in rows:
             assert not shards.process(row[0], placed(*row, function))
@@ -89,11 +90,11 @@ def survivors(
         for shard in shards.finish_bundle():
             made += at_once.process((shard.value[0], [shard.value[1]]))
     else:
-        cells: dict[str, Cell] = {}
-        arriving = BoundArriving(bound, parcels)
-        arriving.setup()
-        for person, entry in sent:
-            made += arriving.process((person, entry), cells.setdefault(person, Cell()))
+        placement = Placement(3)
+        sending = SendToShards(users, parcels, placement, True)
+        arriving = PeopleShards(sending, BoundArriving(bound, parcels, placement))
+        events = [placed(*row, function) for row in rows]
+        made = arriving.bundle(events[:1]) + arriving.bundle(events[1:])
     return [(windowed.value, windowed.timestamp.micros) for windowed in made]
 
 
@@ -529,16 +530,16 @@ def test_a_gap_against_the_last_event_only_is_found(monkeypatch: pytest.MonkeyPa
 
 def in_windows(self: Any, element: Any, windowed: Any, original: Any) -> Any:
     """The mutant: a person in each window is another."""
-    for person, entry in original(self, element, windowed):
-        yield f"{person} in {windowed.windows[0]}", entry
+    found = original(self, element, windowed)
+    return found and (f"{found[0]} in {windowed.windows[0]}", found[1])
 
 
 @each_path
 def test_a_bound_in_every_window_is_found(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     count = tick_count(horizon=4, per_key=2)
     events = universe(["a"], [0, 1, 2, 3], [1])
-    mutant = partial(in_windows, original=SendToPeople.process)
-    monkeypatch.setattr(SendToPeople, "process", lambda *given: mutant(*given))
+    mutant = partial(in_windows, original=SendToShards.read)
+    monkeypatch.setattr(SendToShards, "read", lambda *given: mutant(*given))
     sums = Sums(count, path, FixedWindows(2 * TICK))
     assert not audit(sums, events, 4)
     # With the multiplication it is right: rho for each of two windows.

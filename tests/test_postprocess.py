@@ -545,8 +545,8 @@ def test_damaged_states_are_refused() -> None:
         with pytest.raises(StateError, match="corrupt") as caught:
             codec.decode(bad)
         assert "12345" not in str(caught.value)
-    body = bytes([4]) + data[1:-4]
-    with pytest.raises(StateError, match="in format 4, this code reads format 3"):
+    body = bytes([5]) + data[1:-4]
+    with pytest.raises(StateError, match="in format 5, this code reads format 4"):
         codec.decode(body + struct.pack("<I", zlib.crc32(body)))
 
 
