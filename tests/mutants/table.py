@@ -47,6 +47,7 @@ _COMMANDS = "beam_dpcount/commands"
 
 _AUDIT = "tests/test_audit.py::test_bit_streams_keep_the_budget"
 _NORMS = "tests/test_contract.py::test_sensitivity_is_the_largest_column_norm_of_the_encoder"
+_PEOPLE = "tests/test_people_shards.py::"
 _STEPS = (
     "tests/test_contract.py::test_steps_and_release_agree_and_draw_each_coordinate_once_in_order"
 )
@@ -97,7 +98,7 @@ MUTANTS = (
     Mutant(
         "activity",
         "a period makes one interval, however long it is",
-        f"{_TRANSFORMS}/views.py",
+        f"{_TRANSFORMS}/active.py",
         "            in_one, longest = -(-period // (n + 1)), n + period - 1\n",
         "            in_one, longest = 1, n + period - 1\n",
         "tests/test_active_audit.py::test_activity_hides_a_person_or_a_period[periods-1-tree-rho]",
@@ -899,7 +900,7 @@ MUTANTS = (
         f"{_DOFNS}/aggregate_shards.py",
         "entries |= {(key, 1 + place): x for place, x in found}",
         "entries |= {(key, 1 + place): 1 for place, x in found}",
-        "tests/test_tick_aggregate.py::test_replayable_noise_follows_what_counts[selected-bounded]",
+        "tests/test_several.py::test_replayable_noise_follows_what_counts[selected-bounded]",
     ),
     Mutant(
         "digests without something",
@@ -907,7 +908,7 @@ MUTANTS = (
         f"{_DOFNS}/aggregates.py",
         'return pack_sums({step: 0}) + x.astype("<i8").tobytes()',
         "return pack_sums({step: 0})",
-        "tests/test_tick_aggregate.py::test_replayable_noise_follows_what_counts[listed-bounded]",
+        "tests/test_several.py::test_replayable_noise_follows_what_counts[listed-bounded]",
     ),
     # Budgets
     Mutant(
@@ -1101,22 +1102,6 @@ MUTANTS = (
         "[1-replace_one-BinaryTree(horizon=4)]",
     ),
     # Several sums, keys and items of one event, or of one person
-    Mutant(
-        "too little noise",
-        "items of an event are not keys of a person",
-        f"{_TRANSFORMS}/ticks.py",
-        "one, bound, windows = self._change, users.bound(self.max_items), len(",
-        "one, bound, windows = self._change, users.bound(), len(",
-        "tests/test_attained.py::test_each_event_of_a_person_counts_under_several_items[add_remove]",
-    ),
-    Mutant(
-        "bounding",
-        "of an event's items only one counts, with people",
-        f"{_TRANSFORMS}/ticks.py",
-        "            bound = self.users.bound(self.max_items)\n",
-        "            bound = self.users.bound()\n",
-        "tests/test_attained.py::test_a_persons_one_event_counts_under_all_of_its_items",
-    ),
     Mutant(
         "too little noise",
         "people who are counted once a key cost no Laplace noise",
@@ -1459,18 +1444,10 @@ MUTANTS = (
         "tests/test_people.py::test_bound_users_refuses_what_promises_something_about_one_event",
     ),
     Mutant(
-        "bounding",
-        "a histogram's people are others than those of the bound before it",
-        f"{_TRANSFORMS}/users.py",
-        "and self._of_pairs and isinstance(count, TickHistogram):",
-        "and isinstance(count, TickHistogram) and not self._of_pairs:",
-        "tests/test_people.py::test_a_histogram_beside_pairs_has_no_people_of_its_own",
-    ),
-    Mutant(
         "digests without something",
         "noise behind a bound does not follow what other counts round to 0",
         f"{_TRANSFORMS}/users.py",
-        'said["start"], said["stop"], numbers\n',
+        'said["start"], said["stop"], repr(count._numbers)\n',
         'said["start"], said["stop"]\n',
         "tests/test_people.py::test_noise_behind_a_bound_follows_what_its_other_counts_count",
     ),
@@ -1507,6 +1484,99 @@ MUTANTS = (
         "            if parcels.is_still_of(person, element)\n",
         "",
         "tests/test_people_keys.py::test_people_behind_a_bound_are_those_who_were_bounded[bounded]",
+    ),
+    # Shards of people
+    Mutant(
+        "shards of people",
+        "of what counts in a bundle the last person is forgotten",
+        f"{_STATES}/people.py",
+        '        body = b"".join((head, *columns))\n',
+        "        head = _HEAD.pack(len(columns[0]) // DIGEST - 1, mark.generation, mark.pieces)\n"
+        "        cut = zip(columns, self._widths, strict=True)\n"
+        '        body = b"".join((head, *(column[:-width] for column, width in cut)))\n',
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-7]",
+    ),
+    Mutant(
+        "shards of people",
+        "a piece that is lost is not missed",
+        f"{_STATES}/people.py",
+        "        if there != mark.pieces or numbers != set(range(there)):\n",
+        "        if len(numbers) != there:\n",
+        f"{_PEOPLE}test_pieces_that_are_not_what_was_written_are_refused[0-a piece lost]",
+    ),
+    Mutant(
+        "shards of people",
+        "a piece counts twice that is there twice",
+        f"{_STATES}/people.py",
+        "        if there != mark.pieces or numbers != set(range(there)):\n",
+        "        if numbers != set(range(mark.pieces)):\n",
+        f"{_PEOPLE}test_pieces_that_are_not_what_was_written_are_refused[0-a piece twice]",
+    ),
+    Mutant(
+        "shards of people",
+        "a piece that was written in part passes",
+        f"{_STATES}/people.py",
+        "            if not is_whole or generation",
+        "            if generation",
+        f"{_PEOPLE}test_pieces_that_are_not_what_was_written_are_refused[0-a bit]",
+    ),
+    Mutant(
+        "shards of people",
+        "a merge drops what is newest",
+        f"{_DOFNS}/users.py",
+        "codec.merged(mark, [old + new for old, new in both])",
+        "codec.merged(mark, [old for old, new in both])",
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-1]",
+    ),
+    Mutant(
+        "shards of people",
+        "pieces are taken to come in the order in which they were written",
+        f"{_STATES}/people.py",
+        "            numbers.add(number)\n",
+        "            if number != len(numbers):\n"
+        "                raise corrupt()\n"
+        "            numbers.add(number)\n",
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-1]",
+    ),
+    Mutant(
+        "shards of people",
+        "a worker that takes over a state draws another key for its digests",
+        f"{_STATES}/people.py",
+        "digest_size=DIGEST, key=self.secret)",
+        "digest_size=DIGEST, key=os.urandom(SECRET))",
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-7]",
+    ),
+    Mutant(
+        "shards of people",
+        "each submission places people by another key",
+        f"{_DOFNS}/placement.py",
+        'return b"" if self.entropy is None else self.entropy.placement_key',
+        "return hashlib.blake2b(repr(id(self)).encode(), digest_size=32).digest()",
+        f"{_PEOPLE}test_a_secret_places_people_and_stays_out_of_pickles",
+    ),
+    Mutant(
+        "shards of people",
+        "people who were placed under another secret pass",
+        f"{_STATES}/people.py",
+        "            (placement, OTHER_PLACEMENT),\n",
+        "",
+        f"{_PEOPLE}test_another_secret_is_refused",
+    ),
+    Mutant(
+        "shards of people",
+        "an event starts a shard",
+        f"{_DOFNS}/users.py",
+        "        if batch != SEED:\n",
+        "        if batch != SEED:\n"
+        "            mark = codec.begin()\n"
+        "            cell.write(codec.cell(mark))\n"
+        "            return self._taken(batch, mark, cell, bag)\n"
+        "        if batch != SEED:\n",
+        f"{_PEOPLE}test_only_a_seed_starts_a_shard",
     ),
     # What else leaves
     Mutant(
@@ -1915,7 +1985,7 @@ MUTANTS = (
         f"{_DOFNS}/parcels.py",
         "        return type(self), (self.clock,)  # without the window of the last event\n",
         "        return type(self), (self.clock,), dict(self.__dict__)\n",
-        "tests/test_whole.py::test_presence_of_events[DistinctUsers-2]",
+        "tests/test_whole.py::test_presence_of_events[people-2]",
     ),
     # What the user's functions raise
     Mutant(
@@ -2157,7 +2227,7 @@ MUTANTS = (
     Mutant(
         "sentence",
         "people of the last ticks are charged as one tick each",
-        f"{_TRANSFORMS}/views.py",
+        f"{_TRANSFORMS}/active.py",
         "            active, longest = plain.events * n, 0\n",
         "            active, longest = plain.events, 0\n",
         "tests/test_sentence.py::test_people_of_the_last_ticks_cost_their_ticks",
@@ -2223,8 +2293,8 @@ MUTANTS = (
         "sentence",
         "each part asks for itself which ticks have ended",
         f"{_TRANSFORMS}/sentence.py",
-        "                present=self._present,\n",
-        "                present=None,\n",
+        "            present=self._present,\n",
+        "            present=None,\n",
         "tests/test_sentence.py::test_parts_agree_on_the_ticks_that_have_ended",
     ),
 )
