@@ -25,7 +25,7 @@ from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.states.wire import PAIR
 from tests.audit.exact import keeps_budget
-from tests.test_people_audit import (
+from tests.person_audit import (
     APPROXIMATE,
     PURE,
     RHO,

@@ -615,7 +615,7 @@ COMMANDS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...], Any]] = {
     ),
     "ticks": (
         ticks.main,
-        (*ROWS, "--value", "n", "--bounds", "0", "2", *CLOCK, "--keys", "ann", "bob"),
+        (*ROWS, "--metric", "sum(n, 0, 2, unit=1)", *CLOCK, "--keys", "ann", "bob"),
         ("key", "n", "time"),
         counts_by_tick,
     ),

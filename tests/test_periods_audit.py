@@ -27,7 +27,7 @@ from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, ProfiledBLT, Squa
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.audit.exact import keeps_budget
-from tests.test_people_audit import (
+from tests.person_audit import (
     CLOCK,
     LAWS,
     RHO,

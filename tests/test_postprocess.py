@@ -827,6 +827,10 @@ DECAYED = dp.calibrate(SquareRoot(64, decay=0.5), dp.ZCDP(0.5))
             lambda: dp.post.Isotonic(FORGETS),
             "fall: give the counter of a count, such as a TickCount",
         ),
+        (
+            lambda: TopKPerTick(1, dp.TickCount(dp.ZCDP(1), dp.Clock(10, 0, 8), keys=dp.TOTAL)),
+            "a count of TOTAL has one: give the TickCount keys=",
+        ),
         (lambda: SlidingSum(50_001, VECTORS), "keeps 1000020 numbers a key, and at most 1000000"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -127,10 +127,10 @@ class Users:
 
     def _check_period(self) -> None:
         if self.lateness is not None:
-            if self.per is None:
-                remedy = "give {per}, or leave {lateness} out"
-                raise ParameterError("lateness", "is of the periods of {per}", remedy)
             duration_of(self.lateness, "lateness")
+            if self.per is None:
+                problem = f"is {self.lateness!r}, of periods, and there are none"
+                raise ParameterError("lateness", problem, "give {per}, or leave {lateness} out")
         if isinstance(self.per, str) and not self.per.strip().isdecimal():
             duration_of(self.per, "per")
         elif self.per is not None and not hasattr(self.per, "days"):

@@ -17,9 +17,9 @@ from apache_beam.transforms.window import GlobalWindows, WindowFn
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.ledger import Ledger, claim, plain_budget
 from beam_dpcount.budget.shares import Share
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
-from beam_dpcount.counters.clock import Clock, Each, Last, Restart, now
+from beam_dpcount.counters.clock import Clock, Each, Last, Restart, check_keys, now
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.periods import Periods, periods_of
@@ -44,6 +44,7 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.reading import Field
 from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
+from beam_dpcount.transforms.active import STREAMING_ACTIVE, ActivePeople
 from beam_dpcount.transforms.bounding import check_users
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described, configuration, configured
@@ -57,17 +58,20 @@ from beam_dpcount.transforms.inputs import (
 )
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.losses import epsilon_of, together_of
-from beam_dpcount.transforms.ticks import NEEDS_EVENTS, TickNumbers
-from beam_dpcount.transforms.views import (
-    STREAMING_ACTIVE,
-    ActivePeople,
-    View,
-    ViewNumbers,
-    ViewVectors,
-)
+from beam_dpcount.transforms.ticks import COUNTS_ANEW, NEEDS_EVENTS, TickNumbers, View
+from beam_dpcount.transforms.vectors import TickVectors
 
 _SHOWS_KEYS = Count(name="(number of events that shows keys)")
 _NUMBERS = (Count, Sum, People)
+# Arguments that engines take as they are.
+_OF_ENGINES = (
+    *("users", "mechanism", "relation", "max_per_tick", "until", "late", "on_unknown"),
+    *("on_reject", "other", "path", "entropy", "allow_runner"),
+)
+TO_KEYS = (
+    "events are rows: say which field holds the public key, e.g. key='page', or make pairs before, "
+    "e.g. beam.Map(lambda row: (row.page, row))"
+)
 _KEYS = (
     "give keys=[...] with the public keys, keys=dp.SelectKeys() if they are private, or "
     "keys=dp.TOTAL for one total"
@@ -128,8 +132,9 @@ class TickCount(Described):
       max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
         value. Default 2^30, or less if 64 bits would not hold all sums, or noise would grow.
       until: on bounded input only ticks that have ended by then are released. Default: now.
-      late: what happens, in streaming, to events of ticks that were released already: "fold"
-        (default): they count at the next tick; "drop": they do not count.
+      late: what happens, in streaming, to events of ticks that were released already: "fold": they
+        count at the next tick; "drop": they do not count. Default: "drop" where the count needs it,
+        as with a gap between a person's events, else "fold"; `print` says which.
       on_unknown: "drop" (default), or "raise": an event with an unknown key, or one that is not a
         pair although `key` is not given, stops the pipeline, which shows that it is there.
       on_reject: the same for an event that counts nothing because of its value.
@@ -139,6 +144,10 @@ class TickCount(Described):
         event for which it returns None, or raises an error, does not count.
       key: the name of the field that holds the key, or a function of the event: a text or a whole
         number. An event in which it is missing or None does not count. Default: events are pairs.
+      max_items: under how many keys one event counts, at most, where `key` gives a collection of
+        them: of more distinct ones the first in the order of `keys` (SelectKeys: as they come). The
+        noise grows with its square root (Gaussian), or with it (Laplace). With `users` each key of
+        an event is an event of its person. Default: an event has one key.
       time: on bounded input, the name of the field that holds the time, or a function of the event:
         as `start` of the clock. An event in which it is missing or not a time does not count.
         Default: elements carry their event time.
@@ -205,13 +214,14 @@ class TickCount(Described):
     relation: str = "add_remove"
     max_per_tick: int | None = None
     until: Any = None
-    late: str = "fold"
+    late: str | None = None
     on_unknown: str = "drop"
     on_reject: str = "drop"
     other: str | None = None
     confidence: float = 0.95
     value: Callable[[Any], Any] | None = None
     key: str | Callable[[Any], Any] | None = None
+    max_items: int | None = None
     time: str | Callable[[Any], Any] | None = None
     path: str = "auto"
     entropy: Entropy | None = None
@@ -248,6 +258,8 @@ class TickCount(Described):
             for name, plain in (("key", None), ("other", None), ("on_unknown", "drop")):
                 if getattr(self, name) != plain:
                     raise ValueError(f"{name} is for events of several keys: leave it out of TOTAL")
+        if self.max_items is not None:
+            self._check_items()
         for name in ("key", "time"):
             given = getattr(self, name)
             if given is not None and not callable(given) and not (isinstance(given, str) and given):
@@ -257,6 +269,13 @@ class TickCount(Described):
                 )
         if self.time is not None and self.path == "streaming":
             raise ValueError(_TIMES_OF_STREAMS)
+
+    def _check_items(self) -> None:
+        check_whole("max_items", self.max_items)
+        if self.key is None or (self.other, self.on_unknown) != (None, "drop"):
+            raise ParameterError("max_items", *ONE_KEY)
+        if self.users is None and not self._is_number(self._metrics):
+            raise ParameterError("max_items", *ONE_NUMBER)
 
     def _check_people(self) -> None:
         people = any(isinstance(metric, People) for metric in self._metrics)
@@ -351,12 +370,17 @@ class TickCount(Described):
         if self.time is not None:
             take = Field(self.time) if isinstance(self.time, str) else self.time
             time = MicrosOf(take, self._clock.zone)
-        return EventReader(key, total, time)
+        if self.max_items is None:
+            return EventReader(key, total, time)
+        listed = None if isinstance(self.keys, SelectKeys) else check_keys(self.keys)
+        return EventReader(key, total, time, self.max_items, listed)
 
     @property
     def _read_as(self) -> str | None:
         """How keys and times are read, for replayable noise and accounts; None: pairs, timed."""
         read = (self.key, self.time)
+        if self.max_items is not None:
+            return configured((*read, self.max_items))
         return None if read == (None, None) else configured(read)
 
     @property
@@ -391,47 +415,31 @@ class TickCount(Described):
         return [self._metrics]
 
     def _engine(
-        self, budget: Budget | Share, view: View, metrics: tuple[Metric, ...], names: Sequence[str]
+        self,
+        budget: Budget | Share,
+        view: View,
+        metrics: tuple[Metric, ...],
+        names: Sequence[str],
+        vectors: bool = False,
     ) -> Any:
-        """What counts these metrics in a view."""
-        numbered, people = isinstance(view, Restart), _counts_people(metrics)
-        users = self.users
-        active = self._active_ticks(view) if people else None
+        """What counts these metrics in a view; as vectors even if they are one number."""
+        numbered, users = isinstance(view, Restart), self.users
+        active = self._active_ticks(view) if _counts_people(metrics) else None
         if active is not None:
             view = view.clock.each()
-        elif isinstance(view, Each) and (people or isinstance(self.keys, SelectKeys)):
+        elif isinstance(view, Each) and (
+            _counts_people(metrics) or isinstance(self.keys, SelectKeys)
+        ):
             view = view.clock.restart(1)  # whose counts bound people, and show keys, anew
-        restart = view.ticks if isinstance(view, Restart) else None
-        last = view.ticks if isinstance(view, Last) else 1 if isinstance(view, Each) else None
-        last = None if active is not None else last
-        options: dict[str, Any] = {
-            "budget": budget,
-            "tick": view.clock.tick,
-            "start": view.clock.start,
-            "keys": self._key_texts,
-            "users": users,
-            "mechanism": self.mechanism,
-            "relation": self.relation,
-            "max_per_tick": self.max_per_tick,
-            "until": self.until,
-            "late": self.late,
-            "on_unknown": self.on_unknown,
-            "on_reject": self.on_reject,
-            "other": self.other,
-            "path": self.path,
-            "entropy": self.entropy,
-            "allow_runner": self.allow_runner,
-            "view": view,
-            "inside": Inside(
-                restart=restart,
-                last=last,
-                names=tuple(names),
-                numbered=numbered,
-                fingerprint=self._read_as,
-                present=self._present,
-            ),
-        }
-        if not self._is_number(metrics):
+        options = {name: getattr(self, name) for name in _OF_ENGINES}
+        inside = Inside(
+            names=tuple(names),
+            numbered=numbered,
+            fingerprint=self._read_as,
+            present=self._present,
+        )
+        options |= {"budget": budget, "keys": self._key_texts, "view": view, "inside": inside}
+        if vectors or not self._is_number(metrics):
             return self._vectors(options, metrics)
         (metric,) = metrics
         if isinstance(metric, Sum):
@@ -439,11 +447,13 @@ class TickCount(Described):
             options["value"] = self._number_of(metric)
         else:
             options["value"] = Ones(self.value)
-        if not isinstance(metric, People) or users is None:
-            return ViewNumbers(**options)
+        if users is None and self.max_items is not None:
+            options["max_items"] = self.max_items
         if active is not None:
             return ActivePeople(**options, active=active)
-        return ViewNumbers(**{**options, "users": replace(users, per_key=1)})
+        if isinstance(metric, People) and users is not None:
+            options["users"] = replace(users, per_key=1)
+        return TickNumbers(**options)
 
     def _active_ticks(self, view: View) -> int | None:
         """For how many ticks an event makes a person active; None: people count once a window."""
@@ -472,23 +482,23 @@ class TickCount(Described):
         if isinstance(self.keys, SelectKeys) and not any(isinstance(m, Count) for m in metrics):
             metrics = (*metrics, _SHOWS_KEYS)
         value: Any = FieldsOf(self.value) if Joint(metrics).needs_mapping else self.value
-        return ViewVectors(
+        return TickVectors(
             **options, metrics=check_metrics(metrics), confidence=self.confidence, value=value
         )
 
     # What it is.
 
     @property
-    def _engine_alone(self) -> Any:
+    def engine(self) -> Any:
         """The engine, if there is one."""
         return self._parts[0].engine if len(self._parts) == 1 else None
 
     @property
     def counter(self) -> Any:
         """The calibrated counter of each key, if there is one part; see `counters`."""
-        if self._engine_alone is None:
+        if self.engine is None:
             raise AttributeError("there are several counters: take .counters, by their columns")
-        return self._engine_alone.counter
+        return self.engine.counter
 
     @property
     def counters(self) -> dict[str, Any]:
@@ -501,9 +511,7 @@ class TickCount(Described):
         found: Selection | None = self._parts[0].engine.selection
         return found
 
-    def epsilon_at(
-        self, delta: float | None = None, *, periods: int | None = None, age: int | None = None
-    ) -> float:
+    def epsilon_at(self, delta: float | None = None, *, periods: int | None = None) -> float:
         """The epsilon that all releases together satisfy at this delta.
 
         Args:
@@ -511,12 +519,10 @@ class TickCount(Described):
             the budget, else 1e-6.
           periods: with `Users(per=...)`: for so many periods of one person together, whichever they
             are. Default: one of them.
-          age: of the releases until so many ticks after the protected event, or the oldest of the
-            person's; default: of all. What later releases say of it is left out.
 
         Raises:
           ValueError: no epsilon holds at this delta; or periods is of people who are not protected
-            period by period; or age is of a clock of too many ticks.
+            period by period.
 
         Example:
           >>> import beam_dpcount as dp
@@ -527,7 +533,7 @@ class TickCount(Described):
           >>> [round(count.epsilon_at(1e-6, periods=n), 1) for n in (1, 7, 30)]
           [1.0, 7.8, 45.3]
         """
-        return epsilon_of([part.engine for part in self._parts], delta, periods, age)
+        return epsilon_of([part.engine for part in self._parts], delta, periods)
 
     @property
     def _periods(self) -> Periods | None:
@@ -557,6 +563,10 @@ class TickCount(Described):
         windows: WindowFn = self._parts[0].engine.tick_windows()
         return windows
 
+    def each_key(self, event: object) -> list[tuple[str, Any]]:
+        """(key, payload) for each key under which an event may count."""
+        return self._reader.pairs(event)
+
     def problem(self, event: object, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(event, micros).problem
@@ -564,21 +574,22 @@ class TickCount(Described):
     def check_row(self, event: object, micros: int | None = None) -> RowCheck:
         """What becomes of an event; see `beam_dpcount.check`."""
         engine, reader = self._parts[0].engine, self._reader
-        pair = reader.pair(event)
-        if pair is None and self.key is None:
+        pairs = reader.pairs(event)
+        if not pairs and self.key is None:
             checked: RowCheck = engine.check_row(event, micros)
             return checked
-        if pair is None:
+        if not pairs:
             return RowCheck(f"the event has no key in {self.key!r}", keys=())
+        keys = tuple(key for key, _ in pairs)
         if self.time is not None:
             micros = reader.micros(event)
             if micros is None:
-                return RowCheck(f"the event has no time in {self.time!r}", keys=(pair[0],))
-        for part in self._parts:
-            found: RowCheck = part.engine.check_row(pair, micros)
-            if found.problem is not None:
-                return found
-        return found
+                return RowCheck(f"the event has no time in {self.time!r}", keys=keys)
+        found = [part.engine.check_row(pair, micros) for pair in pairs for part in self._parts]
+        first: RowCheck = next((one for one in found if one.problem is not None), found[-1])
+        if len(pairs) == 1:
+            return first
+        return first._replace(keys=keys, names=tuple(n for one in found for n in one.names))
 
     def expected(self, events: object, tick: int | None = None) -> Expected:
         """What would be known of a key that had these events, and how well: `print` it.
@@ -595,23 +606,20 @@ class TickCount(Described):
           ValueError: there is no such tick, or there are several views.
           TypeError: events are not a list of payloads, but one, or a data frame.
         """
-        if len(self._views) > 1 or self._engine_alone is None:
+        if len(self._views) > 1 or self.engine is None:
             raise ValueError("expected is of one view: give a TickCount of each alone")
-        engine = self._engine_alone
-        if not isinstance(engine, ViewVectors):
+        engine = self.engine
+        if not isinstance(engine, TickVectors):
             (view,), names = self._views, tuple(self._parts[0].names)
-            other = copy(self)
-            other.__dict__["_is_number"] = lambda metrics: False
-            engine = other._engine(self._budget, view, self._metrics, names)
+            engine = self._engine(self._budget, view, self._metrics, names, vectors=True)
         found: Expected = engine.expected(events, tick)
         return found
 
     @property
     def numbers(self) -> TickNumbers | None:
         """The engine, if there is one and it counts numbers; else None."""
-        engine = self._engine_alone
-        is_plain = isinstance(engine, ViewNumbers) and not isinstance(engine, ActivePeople)
-        return engine if is_plain else None
+        engine = self.engine
+        return engine if type(engine) is TickNumbers else None
 
     @property
     def takes_pairs(self) -> bool:
@@ -650,16 +658,10 @@ class TickCount(Described):
         """Whether it is counted on the streaming path; or an error that says what is wrong."""
         function = events.windowing.windowfn
         if not isinstance(function, GlobalWindows):
-            raise ValueError(
-                f"{function!r} would count anew in each window: use the global window, and a clock "
-                "that starts anew, clock.restart(n)"
-            )
+            raise ValueError(COUNTS_ANEW.format(windows=function))
         pairs = self.key is None and not isinstance(self.keys, Total)
         if pairs and is_row_type(events.element_type):
-            raise RowElementError(
-                "events are rows: say which field holds the public key, e.g. key='page', or make "
-                "pairs before, e.g. beam.Map(lambda row: (row.page, row))"
-            )
+            raise RowElementError(TO_KEYS)
         streaming = use_streaming(events, self.path)
         if streaming and self.time is not None:
             raise ValueError(_TIMES_OF_STREAMS)
@@ -684,7 +686,7 @@ class TickCount(Described):
         for number, part in enumerate(self._parts):
             releases = events | f"Part {part.label}" >> part.engine
             reading = None
-            if not isinstance(part.engine, ViewVectors):
+            if not isinstance(part.engine, TickVectors):
                 joint = Joint(part.metrics)
                 reading = Reading(part.engine.counter, joint, self.confidence, parts.clock)
             how = self.confidence, parts.clock.ticks, places
@@ -731,6 +733,15 @@ class TickCount(Described):
         return first
 
 
+ONE_KEY = (
+    "is for events whose key is a collection",
+    "give key, the field that holds it, without other and on_unknown, or leave {max_items} out",
+)
+ONE_NUMBER = (
+    "is for one Count or Sum, as a vector of several numbers counts under one key",
+    "give each metric a TickCount of its own, with shares of a Ledger, or users, of whom each key "
+    "of an event is an event",
+)
 _TIMES_OF_STREAMS = (
     "time is for bounded input, as events of a stream carry their time: leave it out, and give "
     "elements their timestamps where they are read"
