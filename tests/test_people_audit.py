@@ -33,11 +33,10 @@ from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import NormalizedBLT
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.states.wire import PAIR
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Cell
 from tests.audit.exact import Tape, keeps_budget, seen_weights
+from tests.sentences import counted
 
 SECOND, TICK = 1_000_000, 10
 PATHS = ("bounded", "streaming")
@@ -100,7 +99,7 @@ def survivors(
 
 def at_ticks(count: Any, function: Any = None) -> tuple[Any, Any]:
     """The TickCount inside, and its counter in such windows."""
-    inner = getattr(count, "_ticks", count)
+    inner = getattr(count, "engine", count)
     clock = inner._windowed(collection(function))
     return inner, inner._at(clock, False)[False]
 
@@ -119,16 +118,15 @@ class Sums:
     ) -> None:
         self.count, self.path, self.function = count, path, function
         self.inner, self.counter = at_ticks(count, function)
-        self.parcels = parcels or count.parcels(collection(function))
-        self.bound = bound or count.users.bound(self.inner.max_items)
+        self.parcels = parcels or self.inner.parcels(collection(function))
+        self.bound = bound or self.inner.users.bound()
         self.ticks = self.counter.horizon
         clock = self.inner._whole
         self.epochs = -(-clock.steps // self.ticks)
 
     def rows(self, events: Iterable[Event]) -> list[tuple[Any, int]]:
-        """Events as elements: of a histogram, whose items are the numbers, without their keys."""
-        alone = isinstance(self.count, TickHistogram)
-        return [(p if alone else (key, p), t * TICK * SECOND) for key, p, t in events]
+        """Events as elements."""
+        return [((key, p), t * TICK * SECOND) for key, p, t in events]
 
     def __call__(self, events: Iterable[Event]) -> tuple[tuple[int, ...], ...]:
         left = survivors(
@@ -277,27 +275,6 @@ def test_numbers_of_two_signs_hide_a_person(relation: str, law: str) -> None:
 
 @each_path
 @each_law
-@pytest.mark.parametrize("options", [{}, {"per_key": 3}, {"per_key": 2, "keys": 1}], ids=str)
-@pytest.mark.exhaustive("law", "options", "path")
-def test_histograms_hide_a_person(options: dict[str, Any], law: str, path: str) -> None:
-    """With events of several items."""
-    budget, mechanism = LAWS[law]
-    users = dp.Users(by, 3, **{"per_key": 1, **options})
-    count = TickHistogram(
-        *(budget,),
-        **CLOCK,
-        domain=["a", "b"],
-        max_items=2,
-        mechanism=mechanism,
-        users=users,
-        value=number,
-    )
-    events = universe([""], [0, 1, 2], ["a", "b", ("a", "b"), "z"])
-    assert audit(Sums(count, path), events, 3 if path == "streaming" else 4)
-
-
-@each_path
-@each_law
 @pytest.mark.exhaustive("law", "path")
 def test_windows_of_the_input_hide_a_person(law: str, path: str) -> None:
     """k counts over all windows together."""
@@ -318,14 +295,9 @@ def test_windows_of_the_input_hide_a_person(law: str, path: str) -> None:
 @pytest.mark.exhaustive("law", "window", "path")
 def test_distinct_people_hide_a_person(window: int | None, law: str, path: str) -> None:
     budget, mechanism = LAWS[law]
-    count = DistinctUsers(
-        *(budget, TICK, 0),
-        horizon=4,
-        keys=["a", "b"],
-        mechanism=mechanism,
-        users=dp.Users(by, 2, per_key=1),
-        window=window,
-    )
+    clock: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": 4, "restart": window}
+    users = dp.Users(by, 2)
+    count = counted(budget, dp.People(), **clock, keys=["a", "b"], mechanism=mechanism, users=users)
     sums = Sums(count, path)
     assert sums.counter.l2_sensitivity == pytest.approx(
         math.sqrt(2) * column(sums.counter.mechanism), rel=1e-3
@@ -587,7 +559,7 @@ def test_keys_that_are_bounded_before_they_are_mapped_are_found(path: str) -> No
 
     def sums(chosen: Sequence[Event]) -> Any:
         right = Sums(count, path)
-        before = ElementParcels([reader], True)
+        before = ElementParcels([reader])
         left = survivors(count.users, count.users.bound(), before, right.rows(chosen), path)
         everything = replace(right.bound, events=99, keys=99, per_key=99)
         return Sums(count, path, bound=everything)(

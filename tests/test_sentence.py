@@ -20,17 +20,13 @@ from beam_dpcount.counters import clock as clocks
 from beam_dpcount.counters.choose import resolve_last
 from beam_dpcount.dofns.events import EventReader
 from beam_dpcount.dofns.rows import RowElementError
+from beam_dpcount.mechanisms import SlidingBLT
 from beam_dpcount.mechanisms.differences import Differences
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.reading import field_of
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.transforms import sentence
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.sentence import TickCount
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
-from beam_dpcount.transforms.ticks import TickNumbers
 from tests import sentences as say
 from tests.hostile import Hidden, Odd
 from tests.runners import PATHS, SECOND, each_path, feed, run
@@ -104,87 +100,8 @@ def test_every_thing_works_in_every_view(kind: str, keys: str, unit: str, path: 
             assert release.restart == number
 
 
-# All tick counts of before, with the same figures
-
-HOUR, DAY = 3600, 24
-HOURS = dp.Clock("1h", start=0, ticks=30 * DAY)
-OLD: dict[str, Any] = {"tick": HOUR, "start": 0, "horizon": 30 * DAY}
+HOURS = dp.Clock("1h", start=0, ticks=720)
 LISTED = ["a", "b", "c"]
-CLICKS = dp.Users("who", 6, keys=2, per_key=3)
-NOBODY = dp.Users("who", 6, per_key=1)
-
-SAME: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "TickCount": (
-        lambda b: TickNumbers(b, **OLD, keys=LISTED),
-        lambda b: TickCount(b, HOURS, keys=LISTED),
-    ),
-    "TickCount of people's events": (
-        lambda b: TickNumbers(b, **OLD, keys=LISTED, users=CLICKS, value=len),
-        lambda b: TickCount(b, HOURS, keys=LISTED, users=CLICKS),
-    ),
-    "TickCount of numbers": (
-        lambda b: TickNumbers(b, **OLD, keys=LISTED, bounds=(-2, 9), unit=0.5),
-        lambda b: TickCount(b, HOURS, dp.Sum(low=-2, high=9, unit=0.5), keys=LISTED),
-    ),
-    "TickCount that replaces": (
-        lambda b: TickNumbers(b, **OLD, keys=LISTED, relation="replace_one"),
-        lambda b: TickCount(b, HOURS, keys=LISTED, relation="replace_one"),
-    ),
-    "TickCount of a mechanism": (
-        lambda b: TickNumbers(b, **OLD, keys=LISTED, mechanism="Honaker"),
-        lambda b: TickCount(b, HOURS, keys=LISTED, mechanism="Honaker"),
-    ),
-    "TickHistogram": (
-        lambda b: TickHistogram(b, **OLD, domain=LISTED, max_items=2),
-        lambda b: TickCount(b, HOURS, dp.Items("x", LISTED, 2), keys=dp.TOTAL),
-    ),
-    "TickAggregate": (
-        lambda b: TickAggregate(
-            b, **OLD, keys=LISTED, metrics=[dp.Count(), dp.Mean("x", 0, 5), dp.Sum("x", 0, 5)]
-        ),
-        lambda b: TickCount(
-            b, HOURS, [dp.Count(), dp.Mean("x", 0, 5), dp.Sum("x", 0, 5)], keys=LISTED
-        ),
-    ),
-    "TickAggregate in windows": (
-        lambda b: TickAggregate(
-            b, **OLD, keys=LISTED, metrics=[dp.Count(), dp.People()], window=DAY, users=CLICKS
-        ),
-        lambda b: TickCount(
-            b, HOURS.restart(DAY), [dp.Count(), dp.People()], keys=LISTED, users=CLICKS
-        ),
-    ),
-    "DistinctUsers": (
-        lambda b: DistinctUsers(b, **OLD, keys=LISTED, users=NOBODY),
-        lambda b: TickCount(b, HOURS, dp.People(), keys=LISTED, users=dp.Users("who", 6)),
-    ),
-    "DistinctUsers in windows": (
-        lambda b: DistinctUsers(b, **OLD, keys=LISTED, users=NOBODY, window=DAY),
-        lambda b: TickCount(
-            b, HOURS.restart("1d"), dp.People(), keys=LISTED, users=dp.Users("who", 6)
-        ),
-    ),
-    "SlidingCount": (
-        lambda b: SlidingCount(b, **OLD, keys=LISTED, window=DAY),
-        lambda b: TickCount(b, HOURS.last("1d"), keys=LISTED),
-    ),
-}
-
-
-@pytest.mark.parametrize("budget", [dp.ZCDP(0.1), dp.PureDP(1.0)], ids=["zcdp", "pure"])
-@pytest.mark.parametrize("name", SAME)
-def test_what_was_said_before_is_said_with_the_same_figures(name: str, budget: Any) -> None:
-    if name == "SlidingCount" and isinstance(budget, dp.PureDP):
-        pytest.skip("it takes no pure budget, as TickCount does")
-    old, new = (make(budget).counter for make in SAME[name])
-    # A vector is charged for rounding in all of its sums; a histogram in those that an event is in.
-    near = 1e-4 if name == "TickHistogram" else 1e-12
-    assert new.l1_sensitivity == pytest.approx(old.l1_sensitivity, rel=near)
-    assert new.l2_sensitivity == pytest.approx(old.l2_sensitivity, rel=near)
-    assert new.max_variance() == pytest.approx(old.max_variance(), rel=near)
-    assert [new.variance(t) for t in (1, 5, 24)] == pytest.approx(
-        [old.variance(t) for t in (1, 5, 24)], rel=near
-    )
 
 
 @pytest.mark.parametrize("keys", [LISTED, dp.SelectKeys(delta=1e-7)], ids=["listed", "selected"])
@@ -264,10 +181,8 @@ def test_the_last_ticks_take_the_better_mechanism() -> None:
     assert isinstance(resolve_last(2**40, 24, dp.PureDP(1.0)), Differences)
     assert resolve_last(720, 24, dp.ZCDP(0.1)).name == "SlidingBLT"
     short = TickCount(approximate, HOURS.last(24), keys=LISTED).counter
-    assert (
-        short.max_variance()
-        < SlidingCount(approximate, **OLD, keys=LISTED, window=24).counter.max_variance()
-    )
+    other = dp.calibrate(SlidingBLT(720, 24), approximate, short.change)
+    assert short.max_variance() < other.max_variance()
     users, keys = dp.Users("who", 30, per_key=1), [f"k{n}" for n in range(30)]
     many = TickCount(approximate, HOURS.last(24), keys=keys, users=users)
     assert many.counter.mechanism.name == "SlidingBLT"

@@ -39,7 +39,7 @@ from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.times import every
 from beam_dpcount.transforms.columns import columns_of
 from beam_dpcount.transforms.sentence import Part, TickCount
-from beam_dpcount.transforms.views import ViewVectors
+from beam_dpcount.transforms.vectors import TickVectors
 
 _ERRORS = (
     "how far off {names} may be depends on how many rows there are: each release has its interval "
@@ -457,7 +457,7 @@ def half_widths(counter: Counter) -> float:
 def largest_stddevs(part: Part) -> dict[str, float]:
     """The largest standard deviations of a part's columns, where they are public."""
     engine = part.engine
-    if not isinstance(engine, ViewVectors):
+    if not isinstance(engine, TickVectors):
         return {part.names[0]: math.sqrt(engine.counter.max_variance())}
     columns = engine.expected((), None).columns
     named = zip(part.names, columns, strict=False)

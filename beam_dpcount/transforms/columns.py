@@ -17,7 +17,7 @@ from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.statistics.metrics.base import Errors, Metric
 from beam_dpcount.transforms.sentence import TickCount
-from beam_dpcount.transforms.views import ViewVectors
+from beam_dpcount.transforms.vectors import TickVectors
 
 PLACED = ("key", "step", "start", "timestamp")
 LEVEL = 0.95
@@ -105,7 +105,7 @@ def columns_of(count: TickCount) -> TickColumns:
     columns = tuple(map(TickColumn, count.columns, public))
     numbered = any(isinstance(view, Restart) for view in count._views)
     engine, parts = count._parts[0].engine, len(count._parts)
-    counter = engine.counter if parts == 1 and not isinstance(engine, ViewVectors) else None
+    counter = engine.counter if parts == 1 and not isinstance(engine, TickVectors) else None
     clock = engine._restarts or engine.clock
     return TickColumns(clock, columns, numbered, counter, count.confidence)
 

@@ -98,9 +98,9 @@ class Counting(Described):
         made: dict[bool, Any] = {}
         for streaming in ways:
             replays = streaming or self._entropy.is_replayable
-            chosen = resolve(mechanism, horizon, self._budget, replays=replays, **how)
+            chosen = self._chosen(mechanism, horizon, replays=replays, **how)
             if replays and isinstance(mechanism, str | type):
-                named = resolve(mechanism, horizon, self._budget, **how)
+                named = self._chosen(mechanism, horizon, **how)
                 if named != chosen:
                     self._instead[streaming] = (
                         f"{named!r} draws noise early, and work may be replayed here: {chosen!r} "
@@ -109,6 +109,10 @@ class Counting(Described):
             same = [counter for counter in made.values() if counter.mechanism == chosen]
             made[streaming] = same[0] if same else calibrate(chosen, self._budget, **how)
         return made
+
+    def _chosen(self, mechanism: Any, horizon: int | None, **how: Any) -> Any:
+        """The mechanism that counts."""
+        return resolve(mechanism, horizon, self._budget, **how)
 
     @property
     def bounds_people(self) -> bool:

@@ -42,9 +42,7 @@ from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.fading import FadingBLT
 from beam_dpcount.mechanisms.workload import LastSteps
 from beam_dpcount.statistics.items import MOST_STATE
-from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import PATHS, check_choice, in_windows, once_per_window
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 
 FloatArray = npt.NDArray[np.float64]
@@ -578,16 +576,15 @@ class ShrinkAcrossKeys(_Folded):
     def __init__(self, count: object, path: str = "auto") -> None:
         count = getattr(count, "transform", count)  # that of "Name" >> count
         count = getattr(count, "numbers", None) or count
-        if not isinstance(count, TickNumbers | TickHistogram | DistinctUsers):
+        if not isinstance(count, TickNumbers):
             wanted = "TickCount of one number that makes the releases"
             raise TypeError(f"count must be the {wanted}, got {count!r}")
-        given = count.domain if isinstance(count, TickHistogram) else count.keys
-        if isinstance(given, SelectKeys):
+        if isinstance(count.keys, SelectKeys):
             problem = "keys that nobody listed are shown for being large"
             remedy = "list the keys, or leave ShrinkAcrossKeys out"
             raise ValueError(f"{problem}, so that a fit to them is of large ones only: {remedy}")
         _check_rising(count.counter, "ShrinkAcrossKeys")
-        keys = check_texts("keys", given, "key", "count listed keys")
+        keys = check_texts("keys", count.keys, "key", "count listed keys")
         super().__init__(ShrunkKeys(count.counter, keys), path)
 
 

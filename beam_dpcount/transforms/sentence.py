@@ -44,6 +44,7 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.reading import Field
 from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
+from beam_dpcount.transforms.active import STREAMING_ACTIVE, ActivePeople
 from beam_dpcount.transforms.bounding import check_users
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described, configuration, configured
@@ -57,17 +58,20 @@ from beam_dpcount.transforms.inputs import (
 )
 from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.losses import epsilon_of, together_of
-from beam_dpcount.transforms.ticks import NEEDS_EVENTS, TickNumbers
-from beam_dpcount.transforms.views import (
-    STREAMING_ACTIVE,
-    ActivePeople,
-    View,
-    ViewNumbers,
-    ViewVectors,
-)
+from beam_dpcount.transforms.ticks import COUNTS_ANEW, NEEDS_EVENTS, TickNumbers, View
+from beam_dpcount.transforms.vectors import TickVectors
 
 _SHOWS_KEYS = Count(name="(number of events that shows keys)")
 _NUMBERS = (Count, Sum, People)
+# Arguments that engines take as they are.
+_OF_ENGINES = (
+    *("users", "mechanism", "relation", "max_per_tick", "until", "late", "on_unknown"),
+    *("on_reject", "other", "path", "entropy", "allow_runner"),
+)
+TO_KEYS = (
+    "events are rows: say which field holds the public key, e.g. key='page', or make pairs before, "
+    "e.g. beam.Map(lambda row: (row.page, row))"
+)
 _KEYS = (
     "give keys=[...] with the public keys, keys=dp.SelectKeys() if they are private, or "
     "keys=dp.TOTAL for one total"
@@ -392,47 +396,31 @@ class TickCount(Described):
         return [self._metrics]
 
     def _engine(
-        self, budget: Budget | Share, view: View, metrics: tuple[Metric, ...], names: Sequence[str]
+        self,
+        budget: Budget | Share,
+        view: View,
+        metrics: tuple[Metric, ...],
+        names: Sequence[str],
+        vectors: bool = False,
     ) -> Any:
-        """What counts these metrics in a view."""
-        numbered, people = isinstance(view, Restart), _counts_people(metrics)
-        users = self.users
-        active = self._active_ticks(view) if people else None
+        """What counts these metrics in a view; as vectors even if they are one number."""
+        numbered, users = isinstance(view, Restart), self.users
+        active = self._active_ticks(view) if _counts_people(metrics) else None
         if active is not None:
             view = view.clock.each()
-        elif isinstance(view, Each) and (people or isinstance(self.keys, SelectKeys)):
+        elif isinstance(view, Each) and (
+            _counts_people(metrics) or isinstance(self.keys, SelectKeys)
+        ):
             view = view.clock.restart(1)  # whose counts bound people, and show keys, anew
-        restart = view.ticks if isinstance(view, Restart) else None
-        last = view.ticks if isinstance(view, Last) else 1 if isinstance(view, Each) else None
-        last = None if active is not None else last
-        options: dict[str, Any] = {
-            "budget": budget,
-            "tick": view.clock.tick,
-            "start": view.clock.start,
-            "keys": self._key_texts,
-            "users": users,
-            "mechanism": self.mechanism,
-            "relation": self.relation,
-            "max_per_tick": self.max_per_tick,
-            "until": self.until,
-            "late": self.late,
-            "on_unknown": self.on_unknown,
-            "on_reject": self.on_reject,
-            "other": self.other,
-            "path": self.path,
-            "entropy": self.entropy,
-            "allow_runner": self.allow_runner,
-            "view": view,
-            "inside": Inside(
-                restart=restart,
-                last=last,
-                names=tuple(names),
-                numbered=numbered,
-                fingerprint=self._read_as,
-                present=self._present,
-            ),
-        }
-        if not self._is_number(metrics):
+        options = {name: getattr(self, name) for name in _OF_ENGINES}
+        inside = Inside(
+            names=tuple(names),
+            numbered=numbered,
+            fingerprint=self._read_as,
+            present=self._present,
+        )
+        options |= {"budget": budget, "keys": self._key_texts, "view": view, "inside": inside}
+        if vectors or not self._is_number(metrics):
             return self._vectors(options, metrics)
         (metric,) = metrics
         if isinstance(metric, Sum):
@@ -440,11 +428,11 @@ class TickCount(Described):
             options["value"] = self._number_of(metric)
         else:
             options["value"] = Ones(self.value)
-        if not isinstance(metric, People) or users is None:
-            return ViewNumbers(**options)
         if active is not None:
             return ActivePeople(**options, active=active)
-        return ViewNumbers(**{**options, "users": replace(users, per_key=1)})
+        if isinstance(metric, People) and users is not None:
+            options["users"] = replace(users, per_key=1)
+        return TickNumbers(**options)
 
     def _active_ticks(self, view: View) -> int | None:
         """For how many ticks an event makes a person active; None: people count once a window."""
@@ -473,23 +461,23 @@ class TickCount(Described):
         if isinstance(self.keys, SelectKeys) and not any(isinstance(m, Count) for m in metrics):
             metrics = (*metrics, _SHOWS_KEYS)
         value: Any = FieldsOf(self.value) if Joint(metrics).needs_mapping else self.value
-        return ViewVectors(
+        return TickVectors(
             **options, metrics=check_metrics(metrics), confidence=self.confidence, value=value
         )
 
     # What it is.
 
     @property
-    def _engine_alone(self) -> Any:
+    def engine(self) -> Any:
         """The engine, if there is one."""
         return self._parts[0].engine if len(self._parts) == 1 else None
 
     @property
     def counter(self) -> Any:
         """The calibrated counter of each key, if there is one part; see `counters`."""
-        if self._engine_alone is None:
+        if self.engine is None:
             raise AttributeError("there are several counters: take .counters, by their columns")
-        return self._engine_alone.counter
+        return self.engine.counter
 
     @property
     def counters(self) -> dict[str, Any]:
@@ -592,23 +580,20 @@ class TickCount(Described):
           ValueError: there is no such tick, or there are several views.
           TypeError: events are not a list of payloads, but one, or a data frame.
         """
-        if len(self._views) > 1 or self._engine_alone is None:
+        if len(self._views) > 1 or self.engine is None:
             raise ValueError("expected is of one view: give a TickCount of each alone")
-        engine = self._engine_alone
-        if not isinstance(engine, ViewVectors):
+        engine = self.engine
+        if not isinstance(engine, TickVectors):
             (view,), names = self._views, tuple(self._parts[0].names)
-            other = copy(self)
-            other.__dict__["_is_number"] = lambda metrics: False
-            engine = other._engine(self._budget, view, self._metrics, names)
+            engine = self._engine(self._budget, view, self._metrics, names, vectors=True)
         found: Expected = engine.expected(events, tick)
         return found
 
     @property
     def numbers(self) -> TickNumbers | None:
         """The engine, if there is one and it counts numbers; else None."""
-        engine = self._engine_alone
-        is_plain = isinstance(engine, ViewNumbers) and not isinstance(engine, ActivePeople)
-        return engine if is_plain else None
+        engine = self.engine
+        return engine if type(engine) is TickNumbers else None
 
     @property
     def takes_pairs(self) -> bool:
@@ -647,16 +632,10 @@ class TickCount(Described):
         """Whether it is counted on the streaming path; or an error that says what is wrong."""
         function = events.windowing.windowfn
         if not isinstance(function, GlobalWindows):
-            raise ValueError(
-                f"{function!r} would count anew in each window: use the global window, and a clock "
-                "that starts anew, clock.restart(n)"
-            )
+            raise ValueError(COUNTS_ANEW.format(windows=function))
         pairs = self.key is None and not isinstance(self.keys, Total)
         if pairs and is_row_type(events.element_type):
-            raise RowElementError(
-                "events are rows: say which field holds the public key, e.g. key='page', or make "
-                "pairs before, e.g. beam.Map(lambda row: (row.page, row))"
-            )
+            raise RowElementError(TO_KEYS)
         streaming = use_streaming(events, self.path)
         if streaming and self.time is not None:
             raise ValueError(_TIMES_OF_STREAMS)
@@ -681,7 +660,7 @@ class TickCount(Described):
         for number, part in enumerate(self._parts):
             releases = events | f"Part {part.label}" >> part.engine
             reading = None
-            if not isinstance(part.engine, ViewVectors):
+            if not isinstance(part.engine, TickVectors):
                 joint = Joint(part.metrics)
                 reading = Reading(part.engine.counter, joint, self.confidence, parts.clock)
             how = self.confidence, parts.clock.ticks, places

@@ -1,4 +1,4 @@
-"""TickNumbers: the engine of TickCount for one number a key and tick, so far or in windows."""
+"""TickNumbers: the engine of TickCount for one number a key and tick."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from beam_dpcount.budget.budgets import warn_if_weak
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
+from beam_dpcount.counters.choose import resolve_last
 from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.clock import (
     LATE,
     OUTSIDE,
     UNLISTED,
     Clock,
+    Each,
+    Last,
+    Restart,
     check_keys,
-    check_window,
     clock_of,
     countable,
     until_of,
@@ -58,6 +61,7 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.dofns.users import BoundShards
 from beam_dpcount.dofns.windows import windows_of, windows_of_ticks
 from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
+from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.checking import RowCheck, examine_person
@@ -72,6 +76,7 @@ from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.losses import epsilon_of, together_of
 from beam_dpcount.transforms.runners import jumps_to_the_end, spreads_groups
 
+View = Clock | Each | Last | Restart
 _LOGGER = logging.getLogger(__name__)
 _LATE_REPLAYS = (
     "with replayable noise, a replay whose watermark moves otherwise shows whether any event was "
@@ -80,6 +85,10 @@ _LATE_REPLAYS = (
 _POLICIES = ("drop", "raise")
 _MANY_TICKS = 1 << 16  # as for `least_most`
 _AHEAD = 64  # timers of a key, where all of them fire at the end of the input
+COUNTS_ANEW = (
+    "{windows!r} would count anew in each window: use the global window, and a clock that starts "
+    "anew, clock.restart(n)"
+)
 GAPS = "{windows} leaves gaps between windows, or may: use the global window or FixedWindows"
 NEEDS_EVENTS = (
     "is needed: only people at clock.last(n) and clock.each() go without",
@@ -93,97 +102,40 @@ FOLDS_LATE = (
 
 @dataclass(eq=False, repr=False)
 class TickNumbers(Counting):
-    """A private running sum per public key, released at every tick of a public clock.
+    """A private sum of one number per key, released at every tick of a public clock.
 
-    PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
-    1, counts its events with start <= time < start + i * tick, and none at `stop` or later. Every
-    key of `keys` has a release at every tick, events or not. Release.step is i, Release.timestamp
-    the end of tick i. If windows restart the count, steps continue: i is the tick of the whole
-    clock, so (key, step) and (key, timestamp) are unique.
+    PCollection[KV[str, anything]] with event times -> PCollection[Release], as of TickCount, whose
+    arguments mean the same here. It counts so far, or as `view` says.
 
     Args:
-      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of all keys may
-        cost together.
-      tick: the time between releases: seconds, text with a unit such as "1h", or a timedelta.
-      start, stop: seconds since 1970, a Timestamp, an aware datetime, or ISO 8601 text with an
-        offset. Events outside [start, stop) do not count.
+      tick, start, stop: as for `Clock`. Events outside [start, stop) do not count.
       horizon: the number of ticks. Default: as many as reach `stop`. Give one of the two, or both:
         a horizon of more ticks than reach `stop` has releases beyond it.
-      keys: all keys, distinct texts. Public. Events with other keys do not count. A stream that is
-        resumed from a savepoint takes the same list, in the same order; another one is an error.
-        Or `SelectKeys()`, where nobody knows them, or which there are is private: a key then has
-        releases from the first tick on at which its private count is high enough, and none before.
-        Or `TOTAL`: one count of all events, whose key is "all". Events then need no key: of a pair
-        the value counts whatever its key is, and all else is a value itself.
+      view: of a clock, in place of tick, start, stop and horizon.
       mechanism: as for PrefixCount. An instance has the clock's number of ticks (in FixedWindows it
         is made anew with those of a window).
       bounds: (low, high); an event's number is clipped to them. Default (0, 1).
       unit: numbers are rounded to multiples of it before they are counted. Default 1.
-      relation: the neighbouring relation: "add_remove" (default), one event is there or not;
-        "replace_one", one event has another number, time and key, which costs up to twice as much.
       max_items: under how many keys one event may be counted, where a step before gives events
-        several keys. Default 1. It is your word: nothing enforces it.
-      max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
-        value; `print` says what that is a second. Default 2^30, or less if 64 bits would not hold
-        all sums, or noise or time would grow with it. SquareRoot and Binned compute with real
-        numbers. Their default is 2^20 (2^36 / horizon beyond 2^16 ticks): they take up to 5 % more
-        noise for a large one, and are refused beyond that. Beside the noise, arithmetic moves
-        running counts beyond some 10^11 by up to 2^-37 of themselves (less than 2^-32 beyond 2^20
-        ticks), which no stddev covers: see docs/proofs/real_encoders.md.
-      until: a time, as for `start`. On bounded input only ticks that have ended by then are
-        released (`print` says how many), and events of later ticks have no influence on anything.
-        Default: now, when the transform is made; a later time is refused. The noise does not depend
-        on it: under one secret, a later run over the same events repeats bit for bit what an
-        earlier one released, and goes on. All ticks of the clock are charged, whatever `until` is.
-        On unbounded input, and with path="streaming", the watermark says which ticks have ended,
-        and until is refused.
-      late: what happens, in streaming, to events of ticks that were released already. "fold": they
-        count at the next tick. "drop": they do not count. Default: "drop" where the count needs it,
-        as with a gap, else "fold"; `print` says which.
-      on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is not a pair
-        with a str key, stops the pipeline; that it stops is outside the guarantee. Good for trying
-        a pipeline out on data that are not private: with "drop" a mistake shows as counts of 0.
-      on_reject: the same for an event whose value is not a number.
-      value, path, allow_runner: as for PrefixCount; on the streaming path, timers release.
-      entropy: where the noise comes from; default the operating system.
-      other: a key of `keys`, under which events with keys that are not listed count. Default: they
-        do not count.
-      users: Users(by, events): protect all events of one person, not only one. At most `events` of
-        them count, `per_key` in a key, `gap` apart; the others, and events without a person, do
-        not. Events with unlisted keys, outside the clock, or that count 0 take no one's place.
+        several keys. Default 1. It is your word: nothing enforces it. With `users` each key of an
+        event is an event of its person.
+      max_per_tick: SquareRoot and Binned compute with real numbers. Their default is 2^20 (2^36 /
+        horizon beyond 2^16 ticks): they take up to 5 % more noise for a large one, and are refused
+        beyond that. Beside the noise, arithmetic moves running counts beyond some 10^11 by up to
+        2^-37 of themselves (less than 2^-32 beyond 2^20 ticks), which no stddev covers: see
+        docs/proofs/real_encoders.md.
+      until: default: now, when the transform is made; a later time is refused. The noise does not
+        depend on it: under one secret, a later run over the same events repeats bit for bit what an
+        earlier one released, and goes on. All ticks of the clock are charged, whatever it is.
+      value: makes the number of an event's value. Default: it is one.
+      inside: what the transform around it tells it.
 
-    Guarantee: the values of all releases of all keys together satisfy `budget` for inputs that
-      differ in any one event, as `relation` says: whether an event happened at all, when within
-      [start, stop), and its value are protected. In FixedWindows the clock and the count start anew
-      in each window, and the budget is per window: an event lies in one, so that all windows
-      together satisfy it for one event, but not for all events of a user. Public, so not protected:
-      keys, clock, all parameters, and the number and timestamps of the releases, which depend on
-      nothing else. Nor does their order on bounded input: by key, as `keys` are given, then by time
-      (runners that spread work over machines keep none). With timers, the runner chooses which key
-      fires first at a tick, and some (Prism) by what arrived: sort releases by key and step before
-      their order is seen. Events outside [start, stop), with unknown keys or without numbers leave
-      no trace; but one without any time, or that is a row, shows itself: it stops the pipeline.
-      Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
-      public or fixed; a watermark that follows the events themselves can be moved by one of them,
-      and then puts others into other ticks. Replayable noise (ReplayableEntropy) covers replays in
-      which the same events are late, best none; if the watermark moved otherwise, only replays
-      without such events are equal, which shows whether there are any. Sensitivity:
-      `counter.l1_sensitivity` and `.l2_sensitivity` (docs/proofs/items_and_ticks.md, "Ticks").
-      With `users`: the same for inputs that differ in all events of any one person, whoever that
-      is, for all windows together (docs/proofs/people.md). It does not follow that one event is
-      protected by `budget`: without it, others of its person's may count in its place, which costs
-      up to 2 rho (4 rho where numbers have two signs, or R negative entries; 2 epsilon if pure).
-      What does not count is missing from the releases: a bias that no stddev covers. Streaming,
-      events are taken by arrival, and the promise assumes that a person's events change neither
-      order nor lateness of others' events.
-      With `SelectKeys` the budget is (epsilon, delta): which keys there are is protected too, and
-      the delta of `selection` is a part of the budget's, or beside a budget without one. Which
-      releases there are depends on the data, through releases only; on bounded input they come by
-      window, key and time, where one worker has all keys. Public, in place of the keys: the shards,
-      and all that `selection` says. A key's first releases were chosen for being high, so that they
-      are biased upwards; stddev is that of releases at their tick, chosen or not
-      (docs/proofs/selection.md).
-      Noise and retries as for PrefixCount.
+    Guarantee: as for TickCount, of the values of all releases of all keys (the unit: one event, or
+      with `users` all events of one person). In FixedWindows the clock and the count start anew in
+      each window, and the budget is per window for one event, and for all windows together for a
+      person. Streaming: with timers the runner chooses which key fires first at a tick, and some
+      (Prism) by what arrived: sort releases by key and step before their order is seen. Replayable
+      noise covers replays in which the same events are late, best none.
 
     Attributes:
       counter: the calibrated counter of each key; the one in use, once the transform is applied.
@@ -193,26 +145,10 @@ class TickNumbers(Counting):
       ValueError, TypeError: as for PrefixCount, and when applied, for windows other than the global
         one and FixedWindows on the grid of ticks, and for a gap with late="fold" when streaming.
       UntimedElementError, RowElementError: when run, where elements have no timestamps or are rows.
-
-    Example:
-      >>> import apache_beam as beam
-      >>> import beam_dpcount as dp
-      >>> from beam_dpcount.transforms.ticks import TickNumbers
-      >>> with beam.Pipeline("FnApiRunner") as pipeline:
-      ...     events = pipeline | beam.Create([("ERROR", 1), ("ERROR", 1)])
-      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 1_700_000_000))
-      ...     count = TickNumbers(
-      ...         dp.ApproxDP(1.0, 1e-6), 3600, 1_699_999_200, horizon=2, keys=["INFO", "ERROR"]
-      ...     )
-      ...     _ = timed | count | beam.Map(lambda release: print(release.key, release.step))
-      INFO 1
-      INFO 2
-      ERROR 1
-      ERROR 2
     """
 
-    tick: Any
-    start: Any
+    tick: Any = None
+    start: Any = None
     stop: Any = None
     _: KW_ONLY
     keys: Sequence[str] | SelectKeys | Total
@@ -229,7 +165,8 @@ class TickNumbers(Counting):
 
     counter: Counter = field(init=False)
     selection: Selection | None = field(init=False)
-    inside: Inside = field(default=Inside(), init=False)  # what a transform around it tells it
+    inside: Inside = Inside()
+    view: View | None = None
 
     _needs_events: ClassVar[bool] = True
     _on_reject = _POLICIES
@@ -267,7 +204,7 @@ class TickNumbers(Counting):
         most = self.max_per_tick
         if most is None:
             magnitude = change.largest(self._unit) // change.most
-            many = _MANY_TICKS if self.inside.last is None else SlidingBLT.longest
+            many = _MANY_TICKS if self._last is None else SlidingBLT.longest
             most = least_most(magnitude, self._clock.steps, many)
         most = check_whole("max_per_tick", most)
         self._change = replace(change, most=most)
@@ -279,11 +216,22 @@ class TickNumbers(Counting):
 
     def _grids(self) -> tuple[Grid, Grid]:
         """The clock, and the same in the windows in which it starts anew."""
+        if self.view is not None:
+            return self.view.clock.grid, self.view.grid
         whole = clock_of(self.tick, self.start, self.stop, self.horizon)
-        if (restart := self.inside.restart) is None:
-            return whole, whole
-        check_window(restart, whole)
-        return whole, whole.in_windows(restart * whole.tick, whole.start)
+        return whole, whole
+
+    @property
+    def _restart(self) -> int | None:
+        """After how many ticks the count starts anew; None: never."""
+        return self.view.ticks if isinstance(self.view, Restart) else None
+
+    @property
+    def _last(self) -> int | None:
+        """Of how many ticks releases are; None: of all so far."""
+        return (
+            self.view.ticks if isinstance(self.view, Last) else isinstance(self.view, Each) or None
+        )
 
     def _late_events(self) -> str:
         """What becomes of late events: as given, or dropped where the count needs it."""
@@ -294,6 +242,8 @@ class TickNumbers(Counting):
 
     def _sentence_clock(self) -> Clock:
         """The clock as a sentence has it."""
+        if self.view is not None:
+            return self.view.clock
         return Clock(self.tick, self.start, self.horizon, self.stop)
 
     def _periods_of(self, users: Users | None) -> Periods | None:
@@ -305,7 +255,7 @@ class TickNumbers(Counting):
     @property
     def _restarts(self) -> Grid | None:
         """The clock in the windows in which it starts anew, if it does."""
-        return None if self.inside.restart is None else self._clock
+        return None if self._restart is None else self._clock
 
     @property
     def _dimension(self) -> int | None:
@@ -314,7 +264,7 @@ class TickNumbers(Counting):
 
     def default_label(self) -> str:
         """As of the TickCount that it counts for: noise and the names of steps go by it."""
-        return type(self).__name__.replace("TickNumbers", "TickCount")
+        return "TickCount"
 
     @property
     def clock(self) -> Grid:
@@ -369,20 +319,11 @@ class TickNumbers(Counting):
 
     def _check_unlisted(self) -> None:
         """Refuse what means something for keys that are listed only."""
-        if self.inside.last is not None:
-            raise ValueError(
-                "keys are selected by counts, which only grow where all events count 1, and sums "
-                "over the last ticks fall too: list the keys, or count with TickCount and take "
-                "SlidingSum"
-            )
         for name, plain in (("on_unknown", "drop"), ("other", None)):
             if getattr(self, name) != plain:
                 raise ValueError(f"{name} is for keys that are listed: leave it out of SelectKeys")
 
     def _check_mechanism(self) -> None:
-        if self.inside.last is not None:
-            check_window(self.inside.last, self._clock, "last")
-            self.mechanism = SlidingBLT(self._clock.steps, self.inside.last)
         mechanism = self.mechanism
         if isinstance(mechanism, Mechanism) and mechanism.horizon != self._clock.steps:
             raise ValueError(
@@ -405,6 +346,13 @@ class TickNumbers(Counting):
         counters = self._calibrated(ways, mechanism, clock.steps, **how)
         return ample(counters) if self.max_per_tick is None else counters
 
+    def _chosen(self, mechanism: Any, horizon: int | None, **how: Any) -> Any:
+        if isinstance(self.view, Each):
+            return SingleSteps(horizon or 1)
+        if isinstance(self.view, Last):
+            return resolve_last(horizon or 1, self.view.ticks, self._budget, **how)
+        return super()._chosen(mechanism, horizon, **how)
+
     def _selecting(self, counter: Counter) -> Selection | None:
         """When keys that nobody listed are shown."""
         if self._select is None:
@@ -413,11 +361,11 @@ class TickNumbers(Counting):
 
     def _of_person(self, users: Users, clock: Grid) -> UserChange:
         """What all events of one person change that count."""
-        one, bound, windows = self._change, users.bound(self.max_items), len(clock.origins())
+        one, bound, windows = self._change, users.bound(), len(clock.origins())
         keys, restarts, periods = bound.keys, 1, self._periods_of(users)
         if periods is not None and windows > 1:
             windows, _ = periods.restarts(clock)
-        if self.inside.restart is not None:  # each window of a key is another key to the bound
+        if self._restart is not None:  # each window of a key is another key to the bound
             known, windows, restarts = windows * len(self._listed), 1, windows
         else:
             known = len(self._listed)
@@ -425,7 +373,6 @@ class TickNumbers(Counting):
             keys = min(keys, known)
         return UserChange(
             *(one.low, one.high, one.relation),
-            max_items=one.max_items,
             most=one.most,
             events=bound.events,
             keys=keys,
@@ -456,7 +403,7 @@ class TickNumbers(Counting):
         return epsilon_of([self], delta, periods)
 
     def within(self, inside: Inside) -> Self:
-        """A copy that knows this of the transform around it; `restart` stays as it is."""
+        """A copy that knows this of the transform around it."""
         other = copy(self)
         object.__setattr__(other, "inside", inside)  # to others it is fixed
         return other
@@ -479,8 +426,7 @@ class TickNumbers(Counting):
             if is_row_type(events.element_type) and not self._takes_rows:
                 raise RowElementError(TO_VALUES)
             return
-        if self.inside.split is None or not self.bounds_people:
-            super()._check_elements(events)
+        super()._check_elements(events)
 
     def _fingerprint(self, bound: Bound | None) -> Any:
         """What else decides which events count, for replayable noise.
@@ -497,7 +443,7 @@ class TickNumbers(Counting):
             known = known, self.other, self._listed
         if self._periods is not None:
             known = known, repr(self._periods.grid)
-        return known if bound is None else (known, repr(bound), inside.restart)
+        return known if bound is None else (known, repr(bound), self._restart)
 
     def _decides(self) -> Any:
         """What decides which of an event's contents count."""
@@ -523,7 +469,7 @@ class TickNumbers(Counting):
         intake: Any = self._intake(clock, until)
         bound = None
         if self.users is not None and self.bounds_people:
-            bound = self.users.bound(self.max_items)
+            bound = self.users.bound()
             events = bounded_events(
                 *(events, self.users, bound, self.parcels(events), streaming),
                 output=tuple[str, bytes],
@@ -532,7 +478,7 @@ class TickNumbers(Counting):
                 periods=self._periods,
             )
             intake = self._ready(clock)
-        elif self.inside.restart is not None:
+        elif self._restart is not None:
             events = events | "Restart" >> beam.WindowInto(self._restarting())
         how: dict[str, Any] = {
             "cap": counter.change.largest(self._unit),
@@ -554,7 +500,7 @@ class TickNumbers(Counting):
             plan = self._plan(counter, clock, self._listed, ahead=ahead, **how)
             released = self._each_tick if streaming else self._all_ticks
             releases = released(events, intake, plan)
-        if self.inside.restart is None:
+        if self._restart is None:
             return releases
         return releases | "Rejoin" >> beam.WindowInto(windows.GlobalWindows())
 
@@ -565,13 +511,13 @@ class TickNumbers(Counting):
 
     def _whole_intake(self, events: PCollection[object]) -> TickIntake:
         """Reads events before people are bounded."""
-        clock = self._windowed(events) if self.inside.restart is None else self._whole
+        clock = self._windowed(events) if self._restart is None else self._whole
         return self._intake(clock, self._until_on(use_streaming(events, self.path), clock))
 
     def parcels(self, events: PCollection[object]) -> TickParcels:
         """How events travel to their person."""
         kind = TickParcels if self._listed else TextParcels
-        return kind(self._whole_intake(events), self._listed, self.inside.split, self._restarts)
+        return kind(self._whole_intake(events), self._listed, self._restarts)
 
     # What is made of numbers; vectors take others.
 
@@ -588,11 +534,14 @@ class TickNumbers(Counting):
     _count_all_shards: ClassVar[Any] = CountAllShards
     _released: ClassVar[Any] = Release
 
+    @property
+    def _counts_anew(self) -> bool:
+        """Whether windows of the input would start anew what starts anew already, or never does."""
+        return self._restart is not None or self._last is not None
+
     def _restarting(self) -> Any:
         """The windows in each of which the count starts anew; None: those of the input."""
-        if self.inside.restart is None:
-            return None
-        return windows_of(self._clock)
+        return None if self._restart is None else windows_of(self._clock)
 
     def _each_tick(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
@@ -745,11 +694,10 @@ class TickNumbers(Counting):
     def _windowed(self, events: PCollection[object]) -> Grid:
         """The clock in the input's windows."""
         function = events.windowing.windowfn
-        if self.inside.last is not None and not isinstance(function, windows.GlobalWindows):
-            problem = f"{type(function).__name__} would start anew in each of its windows"
-            raise ValueError(f"{problem}: use the global window")
         if isinstance(function, windows.GlobalWindows):
             return self._clock
+        if self._counts_anew:
+            raise ValueError(COUNTS_ANEW.format(windows=function))
         if isinstance(function, windows.FixedWindows):
             return self._clock.in_windows(function.size.micros, function.offset.micros)
         raise ValueError(GAPS.format(windows=type(function).__name__))
@@ -796,7 +744,7 @@ class TickNumbers(Counting):
 
     def _describe_last(self) -> dict[str, str]:
         """What sums over the last ticks are of."""
-        if (last := self.inside.last) is None:
+        if (last := self._last) is None:
             return {}
         if self.users is None:
             return {"counted": "events"}
@@ -804,8 +752,3 @@ class TickNumbers(Counting):
         if self.users.micros >= last * self._clock.tick:
             capped += ": of a person at most one in a sum"
         return {"counted": f"{capped}, not distinct people"}
-
-
-def one(_: object) -> int:
-    """What an event counts, whatever it holds."""
-    return 1
