@@ -35,7 +35,7 @@ from tests.people import EXACT, people, tick_count
 
 SECRET = "PEOPLE_SECRET"
 REPLAYABLE = dp.ReplayableEntropy(SECRET, run_id="r")
-PAIRS = ElementParcels([SimpleNamespace(wrap=lambda *_: b"")], True)
+PAIRS = ElementParcels([SimpleNamespace(wrap=lambda *_: b"")])
 STEPS = StepParcels(WindowCheck(None), None)
 BOUNDS = [
     Bound(1, 1, 1, 0),
@@ -56,7 +56,7 @@ class Several(ElementParcels):
         return [(element[0].split()[place], element[1]) for place in kept]
 
 
-SEVERAL = Several([SimpleNamespace(wrap=lambda *_: b"")], True)
+SEVERAL = Several([SimpleNamespace(wrap=lambda *_: b"")])
 
 
 class Shuffled(Bag):

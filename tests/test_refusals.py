@@ -85,6 +85,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     mechanisms.SlidingBLT: {"horizon": 8, "window": 3},
     mechanisms.Differences: {"horizon": 8, "window": 3, "inner": mechanisms.Simple2(8)},
     mechanisms.SingleSteps: {"horizon": 8},
+    mechanisms.SlidingBlocks: {"horizon": 8, "window": 3},
     mechanisms.Sparse: {"segment": 3, "segments": 6},
     mechanisms.Unbounded: {"base": mechanisms.BinaryTree},
     metrics.Count: {},

@@ -13,7 +13,12 @@ from beam_dpcount.budget.budgets import ZCDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_flag, check_whole
 from beam_dpcount.counters.active import AlternatingError
 from beam_dpcount.counters.change import Change
-from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
+from beam_dpcount.counters.counter import (
+    Counter,
+    UnsupportedBudgetError,
+    calibrate,
+    check_change,
+)
 from beam_dpcount.mechanisms.base import (
     Mechanism,
     UnsupportedHorizonError,
@@ -194,6 +199,8 @@ def choose(
     check_flag("replays", replays)
     if max_state is not None:
         check_whole("max_state", max_state)
+    if change is not None:
+        check_change(change)
     rows: list[Row] = []
     missing: list[tuple[str, str]] = []
     scale_error: ScaleError | None = None

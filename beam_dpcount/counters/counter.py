@@ -412,6 +412,12 @@ class Counter(LatticeCounter):
         }
 
 
+def check_change(change: object) -> None:
+    """Raise TypeError for what is no Change."""
+    if not isinstance(change, Change):
+        raise TypeError(f"change must be a Change, e.g. Change(low=0, high=1), got {change!r}")
+
+
 @overload
 def calibrate(
     mechanism: Mechanism,
@@ -464,8 +470,7 @@ def calibrate(
     """
     budget = check_budget(budget)
     change = Change() if change is None else change
-    if not isinstance(change, Change):
-        raise TypeError(f"change must be a Change, e.g. Change(low=0, high=1), got {change!r}")
+    check_change(change)
     if dimension is not None and (
         isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1
     ):

@@ -205,7 +205,7 @@ def suggest_bounds(
     if not isinstance(count, TickNumbers) and any(users.per is not None for users in tried):
         raise ParameterError("per", *NO_PERIODS)
     if not tried:
-        raise ValueError("there is no bound to try: give events, keys, per_key and gap values")
+        raise ValueError("there is no bound to try: give events, keys, per_key, gap and per values")
     log = _Log(count)
     for number, row in enumerate(rows, start=1):
         log.add(number, row)
