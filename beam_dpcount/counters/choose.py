@@ -397,7 +397,6 @@ def _spacing(change: Change | None) -> int:
     return 0 if change is None else change.spacing
 
 
-@lru_cache(maxsize=64)
 def _aimed(
     mechanism: Mechanism, objective: str, change: Change | None, dimension: int | None, unit: float
 ) -> Mechanism:
@@ -409,8 +408,13 @@ def _aimed(
     mechanism = mechanism.for_objective(objective)
     if change is None or not change.spacing or not mechanism.several_steps:
         return mechanism
-    protected = change
+    return _fitted(mechanism, objective, change, dimension, unit)
 
+
+@lru_cache(maxsize=64)
+def _fitted(
+    mechanism: Mechanism, objective: str, protected: Change, dimension: int | None, unit: float
+) -> Mechanism:
     def charge(made: Mechanism) -> float:
         """The variance, at a budget that makes a draw's as large as the squared sensitivity."""
         most = protected.magnitude(unit), protected.largest(unit)

@@ -29,7 +29,7 @@ class SlidingBlocks(Mechanism):
     Args:
       horizon: number of steps T.
       window: W, from 1 to 2^20 steps. Public. A state holds some W + w noised numbers.
-      block: w, from 2 steps; None (default) is the one of the least largest variance.
+      block: w, from 2 to 2 W + 1 steps; None (default) is the one of the least largest variance.
 
     Guarantee: R counts each item by itself and in its block, if that is complete by the horizon:
       Delta_1 = Delta_2^2 = 2 (1 for T < w). Takes every budget. Variance of release t: that of one
@@ -47,7 +47,8 @@ class SlidingBlocks(Mechanism):
         super().__post_init__()
         object.__setattr__(self, "window", check_window(self.window))
         block = _best_block(self.window) if self.block is None else self.block
-        object.__setattr__(self, "block", max(2, check_whole("block", block, 1 << 20, "steps")))
+        block = check_whole("block", block, 2 * self.window + 1, "steps")
+        object.__setattr__(self, "block", max(2, block))
 
     @property
     def workload(self) -> Workload:
