@@ -306,6 +306,9 @@ def test_items_of_an_event_are_those_of_the_domain() -> None:
     ]:
         assert items.additions({"x": x}) == tuple((place, 1) for place in sorted(expected)), x
     assert items.additions({}) == ()
+    endless = itertools.repeat("a")
+    assert items.additions({"x": endless}) == ()
+    assert "longer than 65,536 items" in str(items.problem({"x": endless}))
     assert items.columns == ("count_b", "count_a", "count_7")
     assert m.Items("x", ["a"], name="seen").columns == ("seen_a",)
     for x, said in [("a", None), ("c", "not in the domain"), (["a", "b", "7"], "max_items")]:

@@ -6,7 +6,6 @@ import base64
 import bz2
 import logging
 import random
-import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -29,16 +28,13 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.budget.ledger import Ledger
-from beam_dpcount.counters.people import Bound
-from beam_dpcount.counters.people import Seen as SeenOfPerson
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, Lost
 from beam_dpcount.dofns.parcels import ElementParcels, StepParcels
+from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import TickPlan
-from beam_dpcount.dofns.users import BoundArriving, SendToPeople, SendToShards
+from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
-from beam_dpcount.states.codecs import OTHER_BOUND, PersonCodec
-from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import time_of, timed
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms import ticks as tick_transforms
@@ -440,94 +436,6 @@ def test_exact_counts_of_collegemsg(events: int, per_key: int, left: int, keys: 
     assert (sum(found), sum(x > 0 for x in found)) == (left, keys)
 
 
-# State
-
-
-def cells(bound: Bound, rows: Sequence[tuple[str, int]]) -> tuple[Any, list[Any]]:
-    """A person's state after elements of these keys and times, and which of them passed."""
-    cell = SimpleNamespace(data=None)
-    cell.read, passed = lambda: cell.data, []
-    cell.write = lambda data: setattr(cell, "data", data)
-    parcels = ElementParcels([SimpleNamespace(wrap=lambda *_: b"")])
-    dofn = BoundArriving(bound, parcels)
-    dofn.setup()
-    for key, micros in rows:
-        entry = timed(micros, parcels.wrap((key, "secret text"), micros, (GlobalWindow(),)))
-        passed.append(bool([*dofn.process(("person", entry), cell)]))
-    return cell.data, passed
-
-
-@pytest.mark.parametrize("gap", [0, 5])
-@pytest.mark.parametrize("keys", [1, 3, 50])
-def test_the_state_of_a_person_is_small(keys: int, gap: int) -> None:
-    bound = Bound(1000, keys, 4, gap)
-    rows = [(f"a long name of a key, {i % 60}", 10 * i) for i in range(500)]
-    data, passed = cells(bound, rows)
-    assert sum(passed) == 4 * keys
-    assert len(data) == 36 + 12 * keys + (8 * sum(passed) if gap else 0)
-    assert b"name" not in data
-    assert b"person" not in data
-    # What did not count leaves it as it is; a person of whom nothing counts has none.
-    assert cells(bound, rows[:1])[0] != data
-    assert cells(Bound(1, 1, 1, gap), [("a", 1)])[0] is not None
-    codec = PersonCodec(repr(bound), gap > 0)
-    seen = codec.decode(data)
-    assert (seen.events, len(seen.names)) == (4 * keys, keys)
-    assert seen.times == ([10 * i for i, ok in enumerate(passed) if ok] if gap else [])
-    assert codec.encode(seen) == data
-
-
-def test_digests_of_keys_are_keyed_by_person() -> None:
-    """Else equal digests would tell of equal keys."""
-    bound = Bound(1, 1, 1, 0)
-    codec = PersonCodec(repr(bound), False)
-    found = [codec.decode(cells(bound, [("a", 1)])[0]) for _ in range(2)]
-    assert found[0].salt != found[1].salt
-    assert [*found[0].names] != [*found[1].names]
-
-
-@pytest.mark.parametrize("gap", [0, 5])
-def test_states_that_are_not_this_persons_are_refused(gap: int) -> None:
-    bound = Bound(4, 2, 3, gap)
-    codec = PersonCodec(repr(bound), gap > 0)
-    data, _ = cells(bound, [("a", 0), ("b", 10), ("a", 20)])
-    for size in range(len(data)):
-        with pytest.raises(StateError):
-            codec.decode(data[:size])
-    for place in range(len(data)):
-        altered = bytearray(data)
-        altered[place] ^= 1
-        with pytest.raises(StateError) as error:
-            codec.decode(bytes(altered))
-        assert str(data) not in str(error.value)
-    for other in (Bound(5, 2, 3, gap), Bound(4, 1, 3, gap), Bound(4, 2, 1, gap), Bound(4, 2, 3, 7)):
-        with pytest.raises(StateError, match=says(OTHER_BOUND)):
-            PersonCodec(repr(other), other.gap > 0).decode(data)
-    # A sound seal over what no person has: names cut in the middle, and no salt.
-    seen = codec.decode(data)
-    cut = SeenOfPerson(seen.events + 99, seen.names, seen.times, seen.salt)
-    if gap:
-        with pytest.raises(StateError):
-            codec.decode(codec.encode(cut))
-    front = data[: 28 + 8]
-    with pytest.raises(StateError):
-        codec.decode(codec.seal(front, data[36:-4] + b"odd"))
-
-
-def test_state_is_written_for_what_counts_only() -> None:
-    """Of a person at the bound nothing more is written."""
-    bound, writes = Bound(2, 2, 2, 0), []
-    parcels = ElementParcels([SimpleNamespace(wrap=lambda *_: b"")])
-    dofn = BoundArriving(bound, parcels)
-    dofn.setup()
-    cell = SimpleNamespace(read=lambda: writes[-1] if writes else None, write=writes.append)
-    for micros in range(20):
-        entry = timed(micros, parcels.wrap(("a", 1), micros, (GlobalWindow(),)))
-        list(dofn.process(("p", entry), cell))
-    assert len(writes) == 2
-    assert struct.unpack_from("<q", writes[-1], 16) == (2,)
-
-
 # What tells nothing
 
 GLOBAL = beam.WindowInto(GlobalWindows())
@@ -634,6 +542,15 @@ def applied() -> list[Any]:
     ]
     bound = dp.BoundUsers(people(3), {"a": tick_count(None)})
     return [*made, bound._counts["a"]]
+
+
+@pytest.mark.parametrize("what", [[dp.Count(), dp.Rate("a = b")], dp.People()], ids=repr)
+def test_behind_a_bound_each_count_is_one_number(what: Any) -> None:
+    clock, users = dp.Clock(10, start=0, ticks=12), dp.Users("who", 3)
+    view: Any = clock.last(3) if isinstance(what, dp.People) else clock
+    count = dp.TickCount(EXACT, view, what, keys=["a"], users=users)
+    with pytest.raises(TypeError, match="several numbers, or people of the last ticks"):
+        dp.BoundUsers(users, {"a": count})
 
 
 @pytest.mark.parametrize("place", range(5))
@@ -893,13 +810,14 @@ def test_times_that_beam_has_cut_stay_in_their_window_and_people_in_their_shard(
         wrap=lambda *_: b"", person=lambda by, element: element, keeps_all=False
     )
     window = IntervalWindow(0, 10)
-    send = SendToPeople(people(1), parcels)
+    send = SendToShards(people(1), parcels, Placement(1024))
     for micros, found in ((-1, 0), (0, 0), (5, 5), (10_000_000, 9_999_999)):
         element = windowed_value.create("ann", micros, (window,))
-        assert [time_of(entry) for _, entry in send.process("ann", element)] == [found]
-    shards = SendToShards(people(1), parcels)
-    shards.start_bundle()
+        _, entry = send.read("ann", element) or ("", b"")
+        assert time_of(entry) == found
+    send.setup()
+    send.start_bundle()
     for name in ("ann", "\u00e4nn", "ann"):
-        assert not shards.process(name, windowed_value.create(name, 5, (window,)))
+        assert not send.process(name, windowed_value.create(name, 5, (window,)))
     # As they were found elsewhere: on every worker, and from one version to the next.
-    assert {made.value[0] for made in shards.finish_bundle()} == {627, 318}
+    assert {made.value[0] for made in send.finish_bundle()} == {627, 318}

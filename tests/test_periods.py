@@ -203,7 +203,7 @@ def test_commands_count_by_period_and_say_so(log: Path) -> None:
     how = ("--per-user", 1, "--per", "4m", "--output", out)
     ended = command(*words(log, *how, *EXACT), main=ticks.main)
     assert ended.status == 0, ended.err
-    values = [float(line.split(",")[3]) for line in out.read_text().splitlines()[1:]]
+    values = [float(line.split(",")[4]) for line in out.read_text().splitlines()[1:]]
     assert values == [2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
     said = ended.out + (log.parent / "out.csv.manifest.json").read_text()
     assert "one person's rows of any one period of 4m, not for a person with all rows" in said

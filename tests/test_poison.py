@@ -12,8 +12,9 @@ from apache_beam.transforms.window import GlobalWindow
 import beam_dpcount as dp
 from beam_dpcount.dofns.intake import Intake, RejectedElementError
 from beam_dpcount.dofns.parcels import StepParcels, TickParcels
+from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.rows import is_row
-from beam_dpcount.dofns.users import SendToPeople
+from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.reading import UNREADABLE, read, text_of
 from beam_dpcount.statistics.numbers import Numbers
@@ -269,9 +270,10 @@ def test_what_no_event_is_to_blame_for_stops(kind: str) -> None:
 
     with pytest.raises(error):
         dp.PrefixCount(BUDGET, 9, value=fail)._intake().codes("a", 1, 0)
-    sends = SendToPeople(dp.Users(fail, 2, per_key=1), StepParcels(WindowCheck(None), None))
+    steps = StepParcels(WindowCheck(None), None)
+    sends = SendToShards(dp.Users(fail, 2, per_key=1), steps, Placement(1))
     with pytest.raises(error):
-        sends.process(("a", 1), _Placed())
+        sends.read(("a", 1), _Placed())
     aggregate = counted(BUDGET, FIELDS, **KEYS, value=fail).engine
     with pytest.raises(error):
         aggregate._numbers_of.number("a", 1, 0)

@@ -303,7 +303,7 @@ def test_other_transforms_take_it_as_they_take_counts_of_numbers() -> None:
     with pytest.raises(ValueError, match="make pairs before"):
         dp.BoundUsers(users, {"x": TickCount(dp.ZCDP(1.0), say.CLOCK, keys=dp.TOTAL)})
     joint = TickCount(dp.ZCDP(1.0), say.CLOCK, [dp.Count(), dp.Mean("x", 0, 1)], keys=["a"])
-    with pytest.raises(TypeError, match="give TickCount"):
+    with pytest.raises(TypeError, match="give a TickCount for each"):
         dp.BoundUsers(users, {"x": joint})
 
 
@@ -504,6 +504,74 @@ def test_releases_of_one_number_have_values_too() -> None:
         _ = two.value
 
 
+# Several keys an event
+
+
+class Endless:
+    """A value that has no end."""
+
+    def __iter__(self) -> Any:
+        return itertools.repeat("a")
+
+
+@each_path
+@pytest.mark.parametrize("keys", [["c", "a", "b"], dp.SelectKeys(delta=1e-9)], ids=repr)
+def test_an_event_counts_under_its_first_keys(keys: Any, path: str) -> None:
+    """In the order of the list, each once; of unlisted ones as they come."""
+    tags = [["a", "b", "c", "a"], ("x", "b"), "a", {"b"}, [], None, 7, {"a": 1}, [None, "a"]]
+    tags += [Endless(), b"a"]
+    rows = [("k", {"tags": one}, 5 * SECOND) for one in tags for _ in range(5)]
+    count = TickCount(
+        BUDGETS["approximate"], say.CLOCK, keys=keys, key=_tags, max_items=2, path=path
+    )
+    seen = {r.key: r.value for r in run(lambda p: p | feed(rows) | count).releases if r.step == 1}
+    listed = {"a": 15, "b": 10, "c": 5}
+    assert {key: round(value) for key, value in seen.items()} == (
+        listed if isinstance(keys, list) else {"a": 15, "b": 15, "x": 5, "7": 5}
+    )
+
+
+def _tags(pair: Any) -> Any:
+    return pair[1]["tags"]
+
+
+@pytest.mark.parametrize("view", say.VIEWS)
+def test_several_keys_take_noise_for_all_of_them(view: str) -> None:
+    how: dict[str, Any] = {"keys": ["a", "b", "c"], "key": "tags"}
+    one, two = (
+        TickCount(dp.ZCDP(0.1), say.VIEWS[view], **how, max_items=most) for most in (None, 2)
+    )
+    assert two.counter.change.max_items == 2
+    norm = two.counter.change.norms(two.counter.mechanism, two.counter.unit, None)[1]
+    alone = one.counter.change.norms(two.counter.mechanism, two.counter.unit, None)[1]
+    assert float(norm) == pytest.approx(2 * float(alone))  # squared
+    people = dp.Users("who", 3)
+    bound = [
+        TickCount(dp.ZCDP(0.1), say.VIEWS[view], **how, users=people, max_items=most)
+        for most in (None, 2)
+    ]
+    # Each key of an event is an event of its person.
+    assert bound[0].counter.fingerprint == bound[1].counter.fingerprint
+
+
+def test_several_keys_are_shown_later() -> None:
+    first, several = (
+        TickCount(
+            dp.ApproxDP(1.0, 1e-6), say.CLOCK, keys=dp.SelectKeys(), key="tags", max_items=most
+        )
+        for most in (None, 3)
+    )
+    assert first.selection is not None
+    assert several.selection is not None
+    assert several.selection.thresholds[-1] > first.selection.thresholds[-1]
+
+
+def test_an_event_of_several_keys_is_checked() -> None:
+    count = TickCount(dp.ZCDP(1.0), say.CLOCK, keys=["a", "b"], key="tags", max_items=1)
+    assert count.check_row({"tags": ["b", "a"]}, 0).names == ("a",)
+    assert count.check_row({"tags": ["x"]}, 0).problem is not None
+
+
 # What is refused
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
@@ -549,6 +617,13 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
             dp.ZCDP(1.0), HOURS, dp.Sum(low=0, high=1), keys=["a"], users=dp.Users("u", 4)
         ),
         "Sum without a field",
+    ),
+    (lambda: TickCount(dp.ZCDP(1.0), HOURS, keys=["a"], max_items=2), "key is a collection"),
+    (
+        lambda: TickCount(
+            dp.ZCDP(1.0), HOURS, [dp.Count(), dp.Rate("x = y")], keys=["a"], key="k", max_items=2
+        ),
+        "max_items is for one Count or Sum",
     ),
     (lambda: dp.Sum("x"), "Sum needs bounds"),
     (lambda: dp.Sum(low=0), "Sum needs bounds"),

@@ -18,7 +18,7 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.counters.columns import Sums
 from beam_dpcount.dofns.aggregate_shards import CountAllVectorShards
-from beam_dpcount.dofns.shards import shard_of
+from beam_dpcount.dofns.placement import shard_of
 from beam_dpcount.transforms import vectors
 from tests.aggregates import (
     AMOUNT,

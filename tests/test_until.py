@@ -20,6 +20,7 @@ from beam_dpcount.commands import account as account_command
 from beam_dpcount.commands import ticks
 from beam_dpcount.counters import clock as clocks
 from beam_dpcount.rows import TickCountRows
+from beam_dpcount.transforms import sentence
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests import command_lines
 from tests.command_lines import succeed
@@ -279,7 +280,7 @@ def test_the_streaming_path_says_that_all_ticks_are_written(
 ) -> None:
     words = command(log, "--path", "streaming", "--dry-run")
     assert "also those that have not ended" not in succeed(*words, main=ticks.main)
-    monkeypatch.setattr(clocks, "now", lambda: 45 * SECOND)
+    monkeypatch.setattr(sentence, "now", lambda: 45 * SECOND)
     out = succeed(*words, main=ticks.main)
     assert "warning: --path streaming takes the end of the files for the end of the clock: " in out
     assert "all 8 ticks are written, also those that have not ended (4 have)" in out

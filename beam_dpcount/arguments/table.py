@@ -68,6 +68,8 @@ ROWS = parsed(
         count the numbers in this {column}; true is 1, and a missing one adds nothing
     where COLUMN=VALUE: condition, numbers files, one_of=value
         count the rows where the column has this text; default: every row counts 1
+    where COLUMN=VALUE: condition, sentence files, more
+        only rows count where the column has this text
     metrics: list, sentence fields
         what is counted (default: count): a list of texts such as METRICS, or of mappings:
         `metric`, and the arguments of that metric by their names, such as {"metric": "mean",
@@ -178,8 +180,7 @@ PEOPLE = parsed(
         with {per} and {path=}streaming: for how long after the end of its period a row may still
         count (default: one period)
     per_key J: whole, people, example=2
-        the most rows of a person in one key (default 1: people, each once a key; without {key},
-        as many as {per_user})
+        the most rows of a person in one key (default: as many as {per_user}; people count once)
     gap TIME: duration, people ticks, example=1h, more
         the least time between two rows of a person, as for {tick}; with several rows a key, a
         gap of many ticks takes much less noise; needs {late=}drop with {path=}streaming

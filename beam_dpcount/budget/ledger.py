@@ -51,8 +51,10 @@ class Ledger:
       account: the file of an account, as `beam-dpcount account FILE --create` makes it: what all
         runs over the same rows may cost together, of commands and pipelines. Each transform is
         charged there when it is applied, and refused if too little is left. Nothing is refunded:
-        not if the pipeline fails, nor if it is never run. A local path, as private as the account
-        of a command; the machine that builds the pipeline locks it.
+        not if the pipeline fails, nor if it is never run. **Run each pipeline object once**: a
+        second `pipeline.run()` draws new noise and is not charged, as the account does not learn
+        of it. A local path, as private as the account of a command; the machine that builds the
+        pipeline locks it.
       run: names this run in the account. Default: the run id of replayable noise, or nothing. A run
         that starts anew under the same name is charged anew, as its noise is new; with the same
         replayable noise it is refused, as nothing tells whether the rows are the same.

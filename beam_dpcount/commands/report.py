@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import beam_dpcount as dp
-from beam_dpcount.arguments import groups
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.people import period_name, remaining
 from beam_dpcount.times import every
@@ -196,7 +195,8 @@ def most_rows(options: argparse.Namespace, of: str = " of a person") -> str:
         return f"at most {options.changes:,} changes of a person's activity"
     if options.per_user is None:
         return f"all rows in each {period(options)}, in at most {many(options.max_keys, 'key')}"
-    per_key, each = groups.per_key(vars(options)), period(options)
+    per_key = options.per_user if options.per_key is None else options.per_key
+    each = period(options)
     each = (f" and {each}" if of else f" in each {each}") if each else ""
     limits = [f"{many(options.per_user, 'row')}{of}{each}", f"{per_key:,} a key"]
     if options.max_keys is not None:

@@ -19,7 +19,7 @@ from beam_dpcount.commands import drawing, looks, manifest, spending, stop, summ
 from beam_dpcount.commands.app import explain, say, warn
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import streams, tables
-from beam_dpcount.commands.files.formats import STANDARD, Event, InputError, Places
+from beam_dpcount.commands.files.formats import STANDARD, InputError, Places
 from beam_dpcount.commands.files.inputs import files_of
 from beam_dpcount.commands.files.read import ReadEvents, all_events, notes, ready
 from beam_dpcount.commands.options import named_as_options, unknown_argument
@@ -69,9 +69,6 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     pipeline = beam.Pipeline(options=beam_options(flags, names))
     _check_timers(task, pipeline.options.view_as(StandardOptions).runner)
     events: Any = pipeline | "Read" >> reader
-    if task.split is not None:
-        split = beam.FlatMap(task.split).with_output_types(tuple[str, Event])
-        events |= "SplitKeys" >> split
     releases = events | "Count" >> transform
     task.use(transform)
     if options.rejected:
@@ -124,6 +121,8 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     warn([*past, *missing, *_of_truth(options)])
     try:
         say([*outputs(task), *(task.statements() if verbose else summary.lines(task))])
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise InputError(f"{error}; the counts are complete: {task.where}") from None
 

@@ -60,10 +60,6 @@ class TickCountRows(Rows):
     first = ("key",)
     changes: ClassVar[Changes] = {
         "key": {"required": False, "help": "the {column} of the keys; default: one total, all"},
-        "per_key": {
-            "help": "the most rows of a person in one key (default: as many as {per_user}; of "
-            "people alone 1)"
-        },
     }
     drops = True
 
@@ -79,7 +75,7 @@ class TickCountRows(Rows):
             views_of(given, clock),
             self._metrics,
             keys=_keys(values),
-            users=groups.people(values, _PERSON, whole=True),
+            users=groups.people(values, _PERSON),
             until=until,
             value=_FIELDS,
             entropy=entropy_of(type(self), values, what),

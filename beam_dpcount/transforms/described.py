@@ -105,6 +105,8 @@ class Described(beam.PTransform[Any, Any]):
         if described.get("late") and getattr(self, "path", "") != "bounded":
             kept = {"fold": "count at the next tick", "drop": "do not count"}[described["late"]]
             yield "late events", f"in a stream they {kept}"
+        if "people_shards" in described and "until" not in described:
+            yield "people in shards", described["people_shards"]
         for name in ("what", "views", "counts", "keys", "users", "together"):
             yield name, described.get(name, "")
         if of_columns := described.get("largest_stddev_of_columns"):

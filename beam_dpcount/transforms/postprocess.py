@@ -22,6 +22,7 @@ from beam_dpcount.checks import check_texts, check_whole
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.sliding import difference_variance
+from beam_dpcount.counters.total import Total
 from beam_dpcount.dofns.folds import (
     Difference,
     Fold,
@@ -238,6 +239,11 @@ class TopKPerTick(beam.PTransform[Any, Any]):
         given = keys
         if isinstance(keys, beam.PTransform):
             given = getattr(keys, "domain", getattr(keys, "keys", keys))
+        if isinstance(given, Total):
+            raise ValueError(
+                "TopKPerTick ranks keys, and a count of TOTAL has one: give the TickCount "
+                "keys=[...] or keys=dp.SelectKeys()"
+            )
         if isinstance(given, SelectKeys):
             self._top: _Folded | _TopOfShown = _TopOfShown(check_whole("k", k), keys, path)
         else:

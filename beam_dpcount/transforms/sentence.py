@@ -17,9 +17,9 @@ from apache_beam.transforms.window import GlobalWindows, WindowFn
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.ledger import Ledger, claim, plain_budget
 from beam_dpcount.budget.shares import Share
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
-from beam_dpcount.counters.clock import Clock, Each, Last, Restart, now
+from beam_dpcount.counters.clock import Clock, Each, Last, Restart, check_keys, now
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.periods import Periods, periods_of
@@ -144,6 +144,10 @@ class TickCount(Described):
         event for which it returns None, or raises an error, does not count.
       key: the name of the field that holds the key, or a function of the event: a text or a whole
         number. An event in which it is missing or None does not count. Default: events are pairs.
+      max_items: under how many keys one event counts, at most, where `key` gives a collection of
+        them: of more distinct ones the first in the order of `keys` (SelectKeys: as they come). The
+        noise grows with its square root (Gaussian), or with it (Laplace). With `users` each key of
+        an event is an event of its person. Default: an event has one key.
       time: on bounded input, the name of the field that holds the time, or a function of the event:
         as `start` of the clock. An event in which it is missing or not a time does not count.
         Default: elements carry their event time.
@@ -217,6 +221,7 @@ class TickCount(Described):
     confidence: float = 0.95
     value: Callable[[Any], Any] | None = None
     key: str | Callable[[Any], Any] | None = None
+    max_items: int | None = None
     time: str | Callable[[Any], Any] | None = None
     path: str = "auto"
     entropy: Entropy | None = None
@@ -253,6 +258,8 @@ class TickCount(Described):
             for name, plain in (("key", None), ("other", None), ("on_unknown", "drop")):
                 if getattr(self, name) != plain:
                     raise ValueError(f"{name} is for events of several keys: leave it out of TOTAL")
+        if self.max_items is not None:
+            self._check_items()
         for name in ("key", "time"):
             given = getattr(self, name)
             if given is not None and not callable(given) and not (isinstance(given, str) and given):
@@ -262,6 +269,13 @@ class TickCount(Described):
                 )
         if self.time is not None and self.path == "streaming":
             raise ValueError(_TIMES_OF_STREAMS)
+
+    def _check_items(self) -> None:
+        check_whole("max_items", self.max_items)
+        if self.key is None or (self.other, self.on_unknown) != (None, "drop"):
+            raise ParameterError("max_items", *ONE_KEY)
+        if self.users is None and not self._is_number(self._metrics):
+            raise ParameterError("max_items", *ONE_NUMBER)
 
     def _check_people(self) -> None:
         people = any(isinstance(metric, People) for metric in self._metrics)
@@ -356,12 +370,17 @@ class TickCount(Described):
         if self.time is not None:
             take = Field(self.time) if isinstance(self.time, str) else self.time
             time = MicrosOf(take, self._clock.zone)
-        return EventReader(key, total, time)
+        if self.max_items is None:
+            return EventReader(key, total, time)
+        listed = None if isinstance(self.keys, SelectKeys) else check_keys(self.keys)
+        return EventReader(key, total, time, self.max_items, listed)
 
     @property
     def _read_as(self) -> str | None:
         """How keys and times are read, for replayable noise and accounts; None: pairs, timed."""
         read = (self.key, self.time)
+        if self.max_items is not None:
+            return configured((*read, self.max_items))
         return None if read == (None, None) else configured(read)
 
     @property
@@ -428,6 +447,8 @@ class TickCount(Described):
             options["value"] = self._number_of(metric)
         else:
             options["value"] = Ones(self.value)
+        if users is None and self.max_items is not None:
+            options["max_items"] = self.max_items
         if active is not None:
             return ActivePeople(**options, active=active)
         if isinstance(metric, People) and users is not None:
@@ -542,6 +563,10 @@ class TickCount(Described):
         windows: WindowFn = self._parts[0].engine.tick_windows()
         return windows
 
+    def each_key(self, event: object) -> list[tuple[str, Any]]:
+        """(key, payload) for each key under which an event may count."""
+        return self._reader.pairs(event)
+
     def problem(self, event: object, micros: int | None = None) -> str | None:
         """Why an event does not count as it is; see `beam_dpcount.check`."""
         return self.check_row(event, micros).problem
@@ -549,21 +574,22 @@ class TickCount(Described):
     def check_row(self, event: object, micros: int | None = None) -> RowCheck:
         """What becomes of an event; see `beam_dpcount.check`."""
         engine, reader = self._parts[0].engine, self._reader
-        pair = reader.pair(event)
-        if pair is None and self.key is None:
+        pairs = reader.pairs(event)
+        if not pairs and self.key is None:
             checked: RowCheck = engine.check_row(event, micros)
             return checked
-        if pair is None:
+        if not pairs:
             return RowCheck(f"the event has no key in {self.key!r}", keys=())
+        keys = tuple(key for key, _ in pairs)
         if self.time is not None:
             micros = reader.micros(event)
             if micros is None:
-                return RowCheck(f"the event has no time in {self.time!r}", keys=(pair[0],))
-        for part in self._parts:
-            found: RowCheck = part.engine.check_row(pair, micros)
-            if found.problem is not None:
-                return found
-        return found
+                return RowCheck(f"the event has no time in {self.time!r}", keys=keys)
+        found = [part.engine.check_row(pair, micros) for pair in pairs for part in self._parts]
+        first: RowCheck = next((one for one in found if one.problem is not None), found[-1])
+        if len(pairs) == 1:
+            return first
+        return first._replace(keys=keys, names=tuple(n for one in found for n in one.names))
 
     def expected(self, events: object, tick: int | None = None) -> Expected:
         """What would be known of a key that had these events, and how well: `print` it.
@@ -707,6 +733,15 @@ class TickCount(Described):
         return first
 
 
+ONE_KEY = (
+    "is for events whose key is a collection",
+    "give key, the field that holds it, without other and on_unknown, or leave {max_items} out",
+)
+ONE_NUMBER = (
+    "is for one Count or Sum, as a vector of several numbers counts under one key",
+    "give each metric a TickCount of its own, with shares of a Ledger, or users, of whom each key "
+    "of an event is an event",
+)
 _TIMES_OF_STREAMS = (
     "time is for bounded input, as events of a stream carry their time: leave it out, and give "
     "elements their timestamps where they are read"

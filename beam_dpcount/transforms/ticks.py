@@ -63,7 +63,7 @@ from beam_dpcount.dofns.windows import windows_of, windows_of_ticks
 from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.statistics.numbers import Numbers
-from beam_dpcount.transforms.bounding import bounded_events
+from beam_dpcount.transforms.bounding import bounded_events, describe_people
 from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.counting import Counting
 from beam_dpcount.transforms.inputs import (
@@ -471,7 +471,7 @@ class TickNumbers(Counting):
         if self.users is not None and self.bounds_people:
             bound = self.users.bound()
             events = bounded_events(
-                *(events, self.users, bound, self.parcels(events), streaming),
+                *(events, self.users, bound, self.parcels(events), streaming, entropy),
                 output=tuple[str, bytes],
                 windowing=self._restarting(),
                 by_shard=self._bound_shards,
@@ -735,12 +735,10 @@ class TickNumbers(Counting):
 
     def _describe_people(self) -> dict[str, str]:
         """Whom it protects, and what several periods of one person cost."""
-        if self.users is None:
-            return {}
+        said = describe_people(self.users, self._entropy, self.path)
         if self._periods is None:
-            return {"users": str(self.users)}
-        said = {"users": str(self.users), "periods": self._periods.describe()}
-        return said | {"together": together_of([self])}
+            return said
+        return said | {"periods": self._periods.describe(), "together": together_of([self])}
 
     def _describe_last(self) -> dict[str, str]:
         """What sums over the last ticks are of."""

@@ -13,7 +13,7 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.people import Users
 from beam_dpcount.dofns.parcels import ElementParcels
 from beam_dpcount.transforms.bounding import bounded_events, check_users
-from beam_dpcount.transforms.inputs import use_streaming
+from beam_dpcount.transforms.inputs import check_entropy, use_streaming
 from beam_dpcount.transforms.runners import check_workers
 from beam_dpcount.transforms.ticks import TickNumbers
 from beam_dpcount.transforms.vectors import TickVectors
@@ -111,6 +111,12 @@ class BoundUsers(beam.PTransform[Any, Any]):
                     "pairs at their time: leave key, time and TOTAL out, and make pairs before"
                 )
             count = numbers
+        elif hasattr(count, "numbers"):
+            raise TypeError(
+                f"{name} counts several numbers, or people of the last ticks, and behind a bound "
+                "each count is one Count, Sum or People in one view: give a TickCount for each, "
+                "with shares of a Ledger"
+            )
         if not isinstance(count, TickNumbers) or isinstance(count, TickVectors):
             raise TypeError(
                 f"{name} is {type(count).__name__}, which promises something about one event, and "
@@ -154,7 +160,10 @@ class BoundUsers(beam.PTransform[Any, Any]):
         reads_people = any(each.bounds_people for each in members)
         by = self.users.person_of if reads_people else None
         parcels = ElementParcels(readers, by)
-        left = bounded_events(events, self.users, self._bound, parcels, streaming)
+        # The counts may have several; one places people.
+        entropies = [check_entropy(member.entropy) for member in members]
+        entropy = max(entropies, key=lambda each: each.is_replayable)
+        left = bounded_events(events, self.users, self._bound, parcels, streaming, entropy)
         return {name: left | name >> count for name, count in self._counts.items()}
 
 

@@ -47,6 +47,7 @@ _COMMANDS = "beam_dpcount/commands"
 
 _AUDIT = "tests/test_audit.py::test_bit_streams_keep_the_budget"
 _NORMS = "tests/test_contract.py::test_sensitivity_is_the_largest_column_norm_of_the_encoder"
+_PEOPLE = "tests/test_people_shards.py::"
 _STEPS = (
     "tests/test_contract.py::test_steps_and_release_agree_and_draw_each_coordinate_once_in_order"
 )
@@ -410,6 +411,38 @@ MUTANTS = (
         "lambda k: column_cost(mechanism, k, 1) / column)",
         "lambda k: Fraction(k))",
         "tests/test_own_steps.py::test_elements_with_steps_of_their_own_cost_less",
+    ),
+    Mutant(
+        "a bound too low",
+        "the largest of all errors is bounded on one side only",
+        f"{_COUNTERS}/largest.py",
+        "return 2 * float(np.minimum(each, 0.5) @ times)",
+        "return float(np.minimum(each, 0.5) @ times)",
+        "tests/test_analysis.py::test_the_largest_error_with_a_normal_law",
+    ),
+    Mutant(
+        "a bound too low",
+        "what wraps around in a transform counts as small errors",
+        f"{_COUNTERS}/largest.py",
+        "size = math.ceil(1.5 * reach * (1 << bits)) // 2 * 2 + 2",
+        "size = math.ceil(0.5 * reach * (1 << bits)) // 2 * 2 + 2",
+        "tests/test_analysis.py::test_the_largest_error_is_the_least_that_tails_allow",
+    ),
+    Mutant(
+        "a bound too low",
+        "what an event has lost by an age is taken of 64 rows at most",
+        f"{_MECHANISMS}/blt.py",
+        "edges = np.append(np.arange(min(age + 1, 64)), age + 1)",
+        "edges = np.append(np.arange(min(age + 1, 64)), min(age + 1, 64))",
+        "tests/test_faded.py::test_until_an_event_has_an_age_it_has_lost_less",
+    ),
+    Mutant(
+        "norms a hair small",
+        "items of blocks are charged once, not by themselves and in their block",
+        f"{_MECHANISMS}/sliding_blocks.py",
+        "return 1 + (self.horizon >= self._block)",
+        "return 1 + (self.horizon > self._block**9)",
+        "tests/test_sliding_blocks.py::test_matrices_steps_and_releases_are_one",
     ),
     Mutant(
         "a fit to less",
@@ -1451,6 +1484,99 @@ MUTANTS = (
         "            if parcels.is_still_of(person, element)\n",
         "",
         "tests/test_people_keys.py::test_people_behind_a_bound_are_those_who_were_bounded[bounded]",
+    ),
+    # Shards of people
+    Mutant(
+        "shards of people",
+        "of what counts in a bundle the last person is forgotten",
+        f"{_STATES}/people.py",
+        '        body = b"".join((head, *columns))\n',
+        "        head = _HEAD.pack(len(columns[0]) // DIGEST - 1, mark.generation, mark.pieces)\n"
+        "        cut = zip(columns, self._widths, strict=True)\n"
+        '        body = b"".join((head, *(column[:-width] for column, width in cut)))\n',
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-7]",
+    ),
+    Mutant(
+        "shards of people",
+        "a piece that is lost is not missed",
+        f"{_STATES}/people.py",
+        "        if there != mark.pieces or numbers != set(range(there)):\n",
+        "        if len(numbers) != there:\n",
+        f"{_PEOPLE}test_pieces_that_are_not_what_was_written_are_refused[0-a piece lost]",
+    ),
+    Mutant(
+        "shards of people",
+        "a piece counts twice that is there twice",
+        f"{_STATES}/people.py",
+        "        if there != mark.pieces or numbers != set(range(there)):\n",
+        "        if numbers != set(range(mark.pieces)):\n",
+        f"{_PEOPLE}test_pieces_that_are_not_what_was_written_are_refused[0-a piece twice]",
+    ),
+    Mutant(
+        "shards of people",
+        "a piece that was written in part passes",
+        f"{_STATES}/people.py",
+        "            if not is_whole or generation",
+        "            if generation",
+        f"{_PEOPLE}test_pieces_that_are_not_what_was_written_are_refused[0-a bit]",
+    ),
+    Mutant(
+        "shards of people",
+        "a merge drops what is newest",
+        f"{_DOFNS}/users.py",
+        "codec.merged(mark, [old + new for old, new in both])",
+        "codec.merged(mark, [old for old, new in both])",
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-1]",
+    ),
+    Mutant(
+        "shards of people",
+        "pieces are taken to come in the order in which they were written",
+        f"{_STATES}/people.py",
+        "            numbers.add(number)\n",
+        "            if number != len(numbers):\n"
+        "                raise corrupt()\n"
+        "            numbers.add(number)\n",
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-1]",
+    ),
+    Mutant(
+        "shards of people",
+        "a worker that takes over a state draws another key for its digests",
+        f"{_STATES}/people.py",
+        "digest_size=DIGEST, key=self.secret)",
+        "digest_size=DIGEST, key=os.urandom(SECRET))",
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-7]",
+    ),
+    Mutant(
+        "shards of people",
+        "each submission places people by another key",
+        f"{_DOFNS}/placement.py",
+        'return b"" if self.entropy is None else self.entropy.placement_key',
+        "return hashlib.blake2b(repr(id(self)).encode(), digest_size=32).digest()",
+        f"{_PEOPLE}test_a_secret_places_people_and_stays_out_of_pickles",
+    ),
+    Mutant(
+        "shards of people",
+        "people who were placed under another secret pass",
+        f"{_STATES}/people.py",
+        "            (placement, OTHER_PLACEMENT),\n",
+        "",
+        f"{_PEOPLE}test_another_secret_is_refused",
+    ),
+    Mutant(
+        "shards of people",
+        "an event starts a shard",
+        f"{_DOFNS}/users.py",
+        "        if batch != SEED:\n",
+        "        if batch != SEED:\n"
+        "            mark = codec.begin()\n"
+        "            cell.write(codec.cell(mark))\n"
+        "            return self._taken(batch, mark, cell, bag)\n"
+        "        if batch != SEED:\n",
+        f"{_PEOPLE}test_only_a_seed_starts_a_shard",
     ),
     # What else leaves
     Mutant(
