@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
 
@@ -227,6 +228,28 @@ def test_pieces_that_are_not_what_was_written_are_refused(fault: str, gap: int) 
     found.bags[0].entries = FAULTS[fault](found.bags[0].entries)
     with pytest.raises(StateError, match=says(CORRUPT)):
         found.bundle([event("a", "somebody", 99)])
+
+
+def test_the_order_of_pieces_says_nothing() -> None:
+    codec, written = states.PeopleCodec(Bound(2, 2, 2, 5), 1, "unkeyed"), []
+    mark = codec.begin()
+    for i in range(4):
+        rows, who = states.Rows(), mark.person(b"p%d" % i)
+        rows.add(who, mark.names(who, [b"a"]), i)
+        mark, piece = codec.piece(mark, codec.columns(rows))
+        written.append(piece)
+
+    def read(pieces: Iterable[bytes]) -> Any:
+        try:
+            held = codec.held(mark, pieces)
+        except StateError:
+            return None
+        return [codec.seen(held, [mark.person(b"p%d" % i)]) for i in range(5)]
+
+    first, *others = map(read, permutations(written))
+    assert first is not None
+    assert [seen.events for each in first for seen in each.values()] == [1, 1, 1, 1, 0]
+    assert all(other == first for other in others)
 
 
 @pytest.mark.parametrize("older", [True, False])
