@@ -55,7 +55,7 @@ class Users:
       per: at a clock, the period in which all of this holds: text such as "1d", a timedelta, or a
         number of ticks. Periods are whole ticks, one after the other from the start of the clock;
         with the clock's zone, days and weeks are local ones, of 23 to 25 hours. Rules read only
-        events of their own period, so that a gap is not kept across its border.
+        events of their own period, so that a gap is not kept across its border. On bounded input.
       lateness: with `per`, streaming: for how long after the end of its period an event may still
         count, as `gap` is given. Later ones do not count, whoever's they are; people are then
         forgotten. Default: one period.
