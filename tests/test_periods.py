@@ -59,8 +59,6 @@ def test_what_a_clock_may_have_as_periods() -> None:
         users = dp.Users("u", 1, per=per)
         with pytest.raises(ValueError, match=r"per= .* does not fit the clock"):
             dp.TickCount(dp.ZCDP(1), clock, keys=dp.TOTAL, users=users)
-    with pytest.raises(ValueError, match="lateness is '1h', of periods"):
-        dp.Users("u", 1, lateness="1h")
     for per in (0, "0d", "x", True):
         with pytest.raises((ValueError, TypeError), match="per must be"):
             dp.Users("u", 1, per=per)

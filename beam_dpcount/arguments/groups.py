@@ -170,7 +170,7 @@ def selection(values: Values) -> SelectKeys:
 def check_people(values: Values) -> None:
     """Raise ParameterError if a bound on people lacks what it needs."""
     if values["user"] is None:
-        for name in (*_LIMITS, "gap", "per", "lateness", "changes"):
+        for name in (*_LIMITS, "gap", "per", "changes"):
             if values.get(name) is not None:
                 raise refusal(
                     name,
@@ -184,9 +184,6 @@ def check_people(values: Values) -> None:
             "{user} needs {per_user} K, the most rows of a person that count",
             "the noise grows with it, and further rows are left out; give e.g. {per_user=}5",
         )
-    if values.get("lateness") is not None and values["per"] is None:
-        problem = "{lateness} needs {per} TIME, whose periods it is of"
-        raise refusal("lateness", problem, "give e.g. {per=}1d, or leave it out")
     if values.get("gap") is None:
         return
     if values["path"] == "streaming" and values["late"] == "fold":
@@ -213,8 +210,8 @@ def people(values: Values, by: Callable[[Any], Any]) -> Users | None:
             check_whole(name, values[name])
     events, keys, in_key = (values[name] for name in _LIMITS)
     per = getattr(values.get("per"), "text", "") or values.get("per")
-    gap, late, changes = (values.get(name) for name in ("gap", "lateness", "changes"))
-    return Users(by, events, keys, in_key, gap, per=per, lateness=late, changes=changes)
+    gap, changes = values.get("gap"), values.get("changes")
+    return Users(by, events, keys, in_key, gap, per=per, changes=changes)
 
 
 def _counts_activity(values: Values) -> bool:

@@ -170,15 +170,11 @@ PEOPLE = parsed(
     max_keys M: whole, people, example=3, more
         the most keys of a person (default: as many as rows)
     per TIME: tick, people ticks, example=1d
-        bound each person anew in each period, such as 1d (with {zone}: local days), and protect one
-        person's rows of any one of them, and not a person with all rows. So people count for years.
-        Default: one bound over the whole clock, after which a person never counts again
+        bound each person anew in each period (with {zone}: local days), for years, and protect one
+        person's rows of any one period, not all of them. Default: one bound over the whole clock
     changes W: whole, people ticks, example=4, more
         of people who are active (people alone, at the last ticks): how often a person may become
         active, or stop, in all; even. In place of {per_user}
-    lateness TIME: duration, people ticks, example=1h, more
-        with {per} and {path=}streaming: for how long after the end of its period a row may still
-        count (default: one period)
     per_key J: whole, people, example=2
         the most rows of a person in one key (default: as many as {per_user}; people count once)
     gap TIME: duration, people ticks, example=1h, more

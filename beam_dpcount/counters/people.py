@@ -56,9 +56,6 @@ class Users:
         number of ticks. Periods are whole ticks, one after the other from the start of the clock;
         with the clock's zone, days and weeks are local ones, of 23 to 25 hours. Rules read only
         events of their own period, so that a gap is not kept across its border. On bounded input.
-      lateness: with `per`, streaming: for how long after the end of its period an event may still
-        count, as `gap` is given. Later ones do not count, whoever's they are; people are then
-        forgotten. Default: one period.
       changes: for `People()` at `clock.last(n)`: how often a person may become active, or stop, in
         the whole stream and all keys; even. In place of `events`.
       people: about how many people there will be in all, if the input is a stream; a public guess.
@@ -87,7 +84,6 @@ class Users:
     gap: Any = None
     asserted: bool = False
     per: Any = None
-    lateness: Any = None
     changes: int | None = None
     people: int | None = None
 
@@ -126,11 +122,6 @@ class Users:
             raise ParameterError("changes", problem, remedy)
 
     def _check_period(self) -> None:
-        if self.lateness is not None:
-            duration_of(self.lateness, "lateness")
-            if self.per is None:
-                problem = f"is {self.lateness!r}, of periods, and there are none"
-                raise ParameterError("lateness", problem, "give {per}, or leave {lateness} out")
         if isinstance(self.per, str) and not self.per.strip().isdecimal():
             duration_of(self.per, "per")
         elif self.per is not None and not hasattr(self.per, "days"):
