@@ -381,7 +381,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: m.Rate("a == b"), "where takes one ="),
     (lambda: m.Rate("a < b"), "where compares with a number, got 'b'"),
     (lambda: m.Rate(True), "where must be a function or a text, got True"),  # type: ignore[arg-type]
-    (lambda: m.Rate("n > 0"), "where must be a function"),
+    (lambda: m.Rate(bool), "where must be a function"),
     (lambda: m.Rate("a = b", -1), "floor must be a number of events from 0, got -1"),
     (lambda: m.Rate("a = b", math.nan), "floor must be a number of events from 0"),
     (lambda: m.Rate("a = b", "9"), "floor must be a number"),  # type: ignore[arg-type]

@@ -17,7 +17,6 @@ import numpy as np
 from beam_dpcount.counters.change import Spread, Touched
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.errors import Error
-from beam_dpcount.mechanisms import BinaryTree, SmoothBinary, SquareRoot
 from beam_dpcount.mechanisms.base import FloatArray, Mechanism
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 
@@ -108,9 +107,7 @@ def falls(mechanism: Mechanism) -> bool:
     Proved where rows of R are whole intervals, or R is Toeplitz with falling entries; else all
     products are compared, up to 2,048 steps.
     """
-    if isinstance(mechanism, BinaryTree | SmoothBinary):
-        return True
-    if isinstance(mechanism, SquareRoot) and mechanism.decay == 1 and not mechanism.momentum:
+    if mechanism.falling_products:
         return True
     if mechanism.horizon > MOST_CHECKED:
         return False

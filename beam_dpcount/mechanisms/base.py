@@ -69,6 +69,12 @@ class Mechanism(ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", check_horizon(self.horizon))
 
+    @property
+    def falling_products(self) -> bool:
+        """Whether it is proved that no two columns of R have a negative product, and that those of a
+        column with later ones never rise (docs/proofs/active.md)."""
+        return False
+
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
 

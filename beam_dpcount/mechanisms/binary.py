@@ -44,6 +44,10 @@ class BinaryTree(Dyadic, Forest):
     """
 
     @property
+    def falling_products(self) -> bool:
+        return True  # each draw is of an interval, so products count those that hold both
+
+    @property
     def state_size(self) -> int:
         return 2 + int(self.max_row_norm2())
 

@@ -50,6 +50,10 @@ class SmoothBinary(Forest):
         check_flag("balanced", self.balanced)
 
     @property
+    def falling_products(self) -> bool:
+        return True  # each draw is of an interval, so products count those that hold both
+
+    @property
     def shape(self) -> tuple[int, int]:
         """(h, k): bits of a leaf and zeros among them."""
         return _balanced_shape(self.horizon) if self.balanced else _best_shape(self.horizon)

@@ -64,6 +64,10 @@ class SquareRoot(WeightedMechanism):
     momentum: float = 0.0
     decay: float = 1.0
 
+    @property
+    def falling_products(self) -> bool:
+        return self.decay == 1 and not self.momentum  # Toeplitz, with falling entries
+
     longest: ClassVar[int] = 1 << 20  # a state of 2^21 numbers
 
     @cached_property

@@ -32,13 +32,13 @@ def check_users(users: object) -> Users:
     return users
 
 
-def describe_people(users: Users | None, entropy: Entropy, path: str) -> dict[str, str]:
+def describe_people(users: Users | None, replayable: bool, path: str) -> dict[str, str]:
     """Whom a count protects, and how it keeps what counts of them in a stream."""
     if users is None:
         return {}
     if users.asserted or path == "bounded":
         return {"users": str(users)}
-    by = "a key of the secret" if entropy.is_replayable else "a hash without a secret"
+    by = "a key of the secret" if replayable else "a hash without a secret"
     return {"users": str(users), "people_shards": f"{users.shards}, by {by}"}
 
 

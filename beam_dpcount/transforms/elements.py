@@ -202,7 +202,7 @@ class StatisticCount(Counting):
             **self.counter.describe(),
             **self.statistic.describe(),
             "released_after": every,
-            **describe_people(self.users, self._entropy, self.path),
+            **describe_people(self.users, self._entropy.is_replayable, self.path),
             "entropy": repr(self._entropy),
             **self._account,
         }

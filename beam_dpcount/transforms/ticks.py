@@ -735,7 +735,7 @@ class TickNumbers(Counting):
 
     def _describe_people(self) -> dict[str, str]:
         """Whom it protects, and what several periods of one person cost."""
-        said = describe_people(self.users, self._entropy, self.path)
+        said = describe_people(self.users, self._entropy.is_replayable, self.path)
         if self._periods is None:
             return said
         return said | {"periods": self._periods.describe(), "together": together_of([self])}
