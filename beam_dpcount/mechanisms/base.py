@@ -71,8 +71,8 @@ class Mechanism(ABC):
 
     @property
     def falling_products(self) -> bool:
-        """Whether it is proved that no two columns of R have a negative product, and that those of a
-        column with later ones never rise (docs/proofs/active.md)."""
+        """Whether no two columns of R have a negative product, and those of one with later columns
+        never rise: where it is proved (docs/proofs/active.md)."""
         return False
 
     def __getstate__(self) -> dict[str, Any]:
