@@ -35,6 +35,7 @@ FOLDERS = (
     "statistics",
     "states",
     "arguments",
+    "plans",
     "dofns",
     "transforms",
     "local",

@@ -17,14 +17,15 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.counters.clock import Clock, Restart, View
 from beam_dpcount.counters.grid import Runs
-from beam_dpcount.dofns.ticks import SEED, CountEachTick, TickPlan, has_count, window_from
+from beam_dpcount.dofns.ticks import SEED, CountEachTick, has_count, window_from
 from beam_dpcount.dofns.windows import UnevenWindows, windows_of, windows_of_ticks
+from beam_dpcount.plans.all_ticks import TickPlan
+from beam_dpcount.plans.inside import Inside
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import RestartingTicks
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag, Cell, Timer

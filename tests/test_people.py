@@ -35,9 +35,9 @@ from beam_dpcount.counters.people import Seen as SeenOfPerson
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, Lost
 from beam_dpcount.dofns.parcels import ElementParcels, StepParcels
-from beam_dpcount.dofns.ticks import TickPlan
 from beam_dpcount.dofns.users import BoundArriving, SendToPeople, SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
+from beam_dpcount.plans.all_ticks import TickPlan
 from beam_dpcount.states.codecs import OTHER_BOUND, PersonCodec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import time_of, timed

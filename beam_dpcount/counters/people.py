@@ -134,6 +134,15 @@ class Users:
         )
 
 
+def check_users(users: object) -> Users:
+    """`users`, or a TypeError that says what to pass."""
+    if not isinstance(users, Users):
+        raise TypeError(
+            f'users must be Users(by, events), got {users!r}: e.g. users=Users("user", events=5)'
+        )
+    return users
+
+
 def person_from(by: Function, payload: object) -> str:
     """The person of an event; an empty text if it has none."""
     return text_of(read(by, payload)) or NOBODY

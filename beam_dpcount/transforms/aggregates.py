@@ -45,11 +45,11 @@ from beam_dpcount.dofns.ticks import TickIntake
 from beam_dpcount.mechanisms import Mechanism, sliding_blt
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import ScaleError
+from beam_dpcount.plans.inside import Inside
 from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.transforms.expected import Expected, check_events, expected_of
-from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
 from beam_dpcount.transforms.sliding import check_end, horizon_of
 

@@ -14,15 +14,6 @@ from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, S
 from beam_dpcount.transforms.inputs import once_per_window
 
 
-def check_users(users: object) -> Users:
-    """`users`, or a TypeError that says what to pass."""
-    if not isinstance(users, Users):
-        raise TypeError(
-            f'users must be Users(by, events), got {users!r}: e.g. users=Users("user", events=5)'
-        )
-    return users
-
-
 def bounded_events(
     events: PCollection[Any],
     users: Users,

@@ -12,14 +12,13 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import check_whole
-from beam_dpcount.counters.people import Users
+from beam_dpcount.counters.people import Users, check_users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.total import Total
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
-from beam_dpcount.transforms.bounding import check_users
-from beam_dpcount.transforms.inside import Inside
+from beam_dpcount.plans.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
 from beam_dpcount.transforms.ticks import one
 

@@ -12,9 +12,9 @@ from apache_beam.transforms.window import WindowFn
 
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.parcels import Parcels
+from beam_dpcount.plans.inside import Inside
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
-from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.ticks import TickNumbers
 
 

@@ -17,11 +17,11 @@ from apache_beam.transforms.window import GlobalWindows, WindowFn
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.ledger import Ledger, claim, plain_budget
 from beam_dpcount.budget.shares import Share
-from beam_dpcount.checks import ParameterError
+from beam_dpcount.checks import ParameterError, check_callable
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart, now
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
-from beam_dpcount.counters.people import Users
+from beam_dpcount.counters.people import Users, check_users
 from beam_dpcount.counters.selection import Selection, SelectKeys
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.dofns.aggregates import Reading
@@ -39,22 +39,16 @@ from beam_dpcount.dofns.events import (
 from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.rows import RowElementError, is_row_type
 from beam_dpcount.mechanisms import Mechanism
-from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.noise.entropy import Entropy, check_entropy
+from beam_dpcount.plans.described import configuration, configured
+from beam_dpcount.plans.inside import Inside
 from beam_dpcount.reading import Field
 from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
-from beam_dpcount.transforms.bounding import check_users
 from beam_dpcount.transforms.checking import RowCheck
-from beam_dpcount.transforms.described import Described, configuration, configured
+from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.expected import Expected
-from beam_dpcount.transforms.inputs import (
-    check_callable,
-    check_entropy,
-    in_windows,
-    once_per_window,
-    use_streaming,
-)
-from beam_dpcount.transforms.inside import Inside
+from beam_dpcount.transforms.inputs import in_windows, once_per_window, use_streaming
 from beam_dpcount.transforms.ticks import TickNumbers
 from beam_dpcount.transforms.views import (
     STREAMING_ACTIVE,

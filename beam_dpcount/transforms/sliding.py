@@ -25,7 +25,7 @@ from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms import sliding_blt
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.noise.entropy import Entropy
-from beam_dpcount.transforms.inside import Inside
+from beam_dpcount.plans.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks, RestartingTicks
 from beam_dpcount.transforms.ticks import TickNumbers
 

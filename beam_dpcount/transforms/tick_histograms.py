@@ -14,7 +14,7 @@ from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.shares import Share
-from beam_dpcount.checks import check_whole
+from beam_dpcount.checks import check_callable, check_whole
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.dofns.releases import Release
@@ -23,11 +23,10 @@ from beam_dpcount.dofns.ticks import check_timed
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.plans.inside import Inside
 from beam_dpcount.reading import UNREADABLE, Function, call, read
 from beam_dpcount.statistics.items import NOT_ITEMS, TOO_MANY, Items
 from beam_dpcount.transforms.checking import RowCheck, examine_person
-from beam_dpcount.transforms.inputs import check_callable
-from beam_dpcount.transforms.inside import Inside
 from beam_dpcount.transforms.of_ticks import OfTicks
 from beam_dpcount.transforms.ticks import TickNumbers, one
 

@@ -9,9 +9,9 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount.counters.people import Bound, Users
+from beam_dpcount.counters.people import Bound, Users, check_users
 from beam_dpcount.dofns.parcels import ElementParcels
-from beam_dpcount.transforms.bounding import bounded_events, check_users
+from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import use_streaming
 from beam_dpcount.transforms.runners import check_workers

@@ -42,6 +42,7 @@ _COUNTERS = "beam_dpcount/counters"
 _STATISTICS = "beam_dpcount/statistics"
 _STATES = "beam_dpcount/states"
 _DOFNS = "beam_dpcount/dofns"
+_PLANS = "beam_dpcount/plans"
 _TRANSFORMS = "beam_dpcount/transforms"
 _COMMANDS = "beam_dpcount/commands"
 
@@ -64,7 +65,7 @@ MUTANTS = (
     Mutant(
         "a tick to come",
         "noise depends on until, so that a later run draws anew for ticks that were released",
-        f"{_DOFNS}/ticks.py",
+        f"{_PLANS}/all_ticks.py",
         "counter, counted = self.counter, (path, (self.fold, self.counted))",
         "counter, counted = self.counter, (path, (self.fold, self.counted, self.until))",
         "tests/test_until.py::test_ticks_that_have_ended_are_released_as_ever",
@@ -733,7 +734,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "counts behind two bounds on people have one noise",
-        f"{_TRANSFORMS}/ticks.py",
+        f"{_PLANS}/ticks.py",
         "known = known, inside.bound_before",
         "known = known, None",
         "tests/test_people.py::test_bounds_for_several_counts_have_noise_of_their_own",
@@ -741,7 +742,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "both paths of a clock have one noise",
-        f"{_DOFNS}/ticks.py",
+        f"{_PLANS}/all_ticks.py",
         "(path, (self.fold, self.counted))",
         "(self.fold, self.counted)",
         "tests/test_replay.py::test_the_paths_of_ticks_have_noise_of_their_own",
@@ -749,7 +750,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "late events that count and that do not have one noise",
-        f"{_DOFNS}/ticks.py",
+        f"{_PLANS}/all_ticks.py",
         "(path, (self.fold, self.counted))",
         "(path, self.counted)",
         "tests/test_replay.py::test_all_that_says_where_ticks_count_separates_their_noise[bounded]",
@@ -974,7 +975,7 @@ MUTANTS = (
     Mutant(
         "too little noise",
         "items of an event are not keys of a person",
-        f"{_TRANSFORMS}/ticks.py",
+        f"{_PLANS}/ticks.py",
         "one, bound, windows = self._change, users.bound(self.max_items), len(",
         "one, bound, windows = self._change, users.bound(), len(",
         "tests/test_attained.py::test_each_event_of_a_person_counts_under_several_items[add_remove]",
@@ -1132,7 +1133,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "a total behind a common bound takes events of one key for a person's",
-        f"{_TRANSFORMS}/ticks.py",
+        f"{_PLANS}/ticks.py",
         "            if self._is_total and self.other is None:\n",
         "            if self._is_total and self.other == ALL:\n",
         "tests/test_total.py::test_it_is_a_member_of_a_common_bound[bounded]",
@@ -1315,7 +1316,7 @@ MUTANTS = (
     Mutant(
         "norms a hair small",
         "a gap is rounded up to whole ticks",
-        f"{_TRANSFORMS}/ticks.py",
+        f"{_PLANS}/ticks.py",
         "gap=bound.gap // clock.tick,",
         "gap=-(-bound.gap // clock.tick),",
         "tests/test_combinations.py::test_a_gap_of_parts_of_a_tick_is_rounded_down",
@@ -1993,7 +1994,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "a count per element publishes nothing to an account",
-        f"{_TRANSFORMS}/counting.py",
+        f"{_PLANS}/counting.py",
         "    _at_clock: ClassVar[bool] = False",
         "    _at_clock: ClassVar[bool] = True",
         "tests/test_entries.py::test_every_transform_is_charged[PrefixCount-pure]",

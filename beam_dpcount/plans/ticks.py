@@ -1,0 +1,319 @@
+"""What a TickNumbers counts: its clock, its change and its counter, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+from beam_dpcount.budget.budgets import warn_if_weak
+from beam_dpcount.budget.shares import Share
+from beam_dpcount.checks import ParameterError, check_choice, check_whole
+from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
+from beam_dpcount.counters.clip import ample, least_most
+from beam_dpcount.counters.clock import (
+    LATE,
+    check_keys,
+    check_window,
+    clock_of,
+    countable,
+    until_of,
+)
+from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.moments import instant
+from beam_dpcount.counters.people import Bound, Users
+from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
+from beam_dpcount.counters.total import ALL, Total
+from beam_dpcount.counters.users import UserChange
+from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
+from beam_dpcount.plans.counting import CountingPlan
+from beam_dpcount.plans.inside import Inside
+from beam_dpcount.statistics.numbers import Numbers
+
+POLICIES = ("drop", "raise")
+_MANY_TICKS = 1 << 16  # as for `least_most`
+
+
+@dataclass(eq=False, repr=False)
+class TickNumbersPlan(CountingPlan):
+    """The arguments of `TickNumbers`, and what follows from them alone."""
+
+    tick: Any
+    start: Any
+    stop: Any = None
+    _: KW_ONLY
+    keys: Sequence[str] | SelectKeys | Total
+    horizon: int | None = None
+    bounds: tuple[float, float] = (0, 1)
+    unit: float = 1
+    relation: str = "add_remove"
+    max_items: int = 1
+    max_per_tick: int | None = None
+    late: str = "fold"
+    on_unknown: str = "drop"
+    other: str | None = None
+    until: Any = None
+
+    counter: Counter = field(init=False)
+    selection: Selection | None = field(init=False)
+    inside: Inside = field(default=Inside(), init=False)  # what a transform around it tells it
+
+    _on_reject: ClassVar[tuple[str, ...]] = POLICIES
+    _counts_numbers = True
+    _at_clock = True
+
+    def _set_up(self) -> None:
+        check_choice("late", self.late, LATE)
+        check_choice("on_unknown", self.on_unknown, POLICIES)
+        self._whole, self._clock = self._grids()
+        known = self.inside.present if self.until is None else None
+        self._until = until_of(self.until) if known is None else known
+        self._streams = self.path == "streaming"
+        self._check_until(self._streams)
+        self._select = self.keys if isinstance(self.keys, SelectKeys) else None
+        self._is_total = isinstance(self.keys, Total)
+        self._listed: tuple[str, ...] = ()
+        if self._select is not None:
+            self._check_unlisted()
+            self._whole_budget = self._budget
+            self._budget, self._keys_delta = self._select.part_of(self._budget)
+            if not isinstance(self.budget, Share):
+                warn_if_weak(self._whole_budget, self._keys_delta)
+        else:
+            self.keys = self._listed = check_keys(self.keys)
+            if self._is_total and self.other is None:
+                self.other = ALL  # of pairs that reach it with other keys
+        if self.other is not None and self.other not in self._listed:
+            problem = f"must be one of keys, got {self.other!r}"
+            raise ParameterError("other", problem, "add it to keys, or leave {other} out")
+        change = self._one_event()
+        most = self.max_per_tick
+        if most is None:
+            magnitude = change.largest(self._unit) // change.most
+            many = _MANY_TICKS if self.inside.last is None else SlidingBLT.longest
+            most = least_most(magnitude, self._clock.steps, many)
+        most = check_whole("max_per_tick", most)
+        self._change = replace(change, most=most)
+        self._check_mechanism()
+        self._counters = self._at(self._clock, False, True)
+        self.counter = self._counters[self.path == "streaming"]
+        self.selection = self._selecting(self.counter)
+        self._used = self._clock
+
+    def _grids(self) -> tuple[Grid, Grid]:
+        """The clock, and the same in the windows in which it starts anew."""
+        whole = clock_of(self.tick, self.start, self.stop, self.horizon)
+        if (restart := self.inside.restart) is None:
+            return whole, whole
+        check_window(restart, whole)
+        return whole, whole.in_windows(restart * whole.tick, whole.start)
+
+    @property
+    def _restarts(self) -> Grid | None:
+        """The clock in the windows in which it starts anew, if it does."""
+        return None if self.inside.restart is None else self._clock
+
+    @property
+    def _dimension(self) -> int | None:
+        """How many numbers a vector has; None: single numbers are counted."""
+        return None
+
+    def default_label(self) -> str:
+        """As of the TickCount that it counts for: noise and the names of steps go by it."""
+        return type(self).__name__.replace("TickNumbers", "TickCount")
+
+    @property
+    def clock(self) -> Grid:
+        """The public grid of ticks."""
+        return self._whole
+
+    @property
+    def countable(self) -> str:
+        """How much of a key counts, in a tick and a second, in words."""
+        change: Any = self.counter.change
+        return countable(change.most, self._clock.tick)
+
+    def _check_until(self, streaming: bool) -> None:
+        if streaming and self.until is not None:
+            problem = "is for bounded input: in a stream the watermark says which ticks have ended"
+            raise ParameterError("until", problem, "leave {until} out")
+
+    def _until_on(self, streaming: bool, clock: Grid) -> int | None:
+        """By when ticks must have ended to be released; None: the watermark decides."""
+        # The end of a tick: what workers get does not tell when the transform was made.
+        return None if streaming else clock.last_end(self._until)
+
+    @property
+    def ticks_released(self) -> int:
+        """How many of the clock's ticks are released, on bounded input."""
+        return self._used.all_ended(self._until_on(self._streams, self._used))
+
+    @property
+    def ticks_left(self) -> int:
+        """How many ticks are not released because they have not ended."""
+        return self._used.ticks - self.ticks_released
+
+    @property
+    def ticks_open(self) -> int:
+        """How many ticks had not ended when the transform was made, or by `until`."""
+        return self._used.ticks - self._used.all_ended(self._until)
+
+    @property
+    def cutoff(self) -> str:
+        """`until`; by default, the end of the last tick that has ended."""
+        if self.until is not None:
+            return instant(self._until)
+        return instant(self._used.last_end(self._until))
+
+    def _one_event(self) -> TickChange:
+        """What one event changes, from what is counted of it."""
+        low, high = check_bounds(self.bounds)
+        change = TickChange(low, high, relation=self.relation, max_items=self.max_items)
+        self._unit = check_unit(self.unit, change)
+        self._numbers = Numbers(low, high, self._unit)
+        return change
+
+    def _check_unlisted(self) -> None:
+        """Refuse what means something for keys that are listed only."""
+        if self.inside.last is not None:
+            raise ValueError(
+                "keys are selected by counts, which only grow where all events count 1, and sums "
+                "over the last ticks fall too: list the keys, or count with TickCount and take "
+                "SlidingSum"
+            )
+        for name, plain in (("on_unknown", "drop"), ("other", None)):
+            if getattr(self, name) != plain:
+                raise ValueError(f"{name} is for keys that are listed: leave it out of SelectKeys")
+
+    def _check_mechanism(self) -> None:
+        if self.inside.last is not None:
+            check_window(self.inside.last, self._clock, "last")
+            self.mechanism = SlidingBLT(self._clock.steps, self.inside.last)
+        mechanism = self.mechanism
+        if isinstance(mechanism, Mechanism) and mechanism.horizon != self._clock.steps:
+            raise ValueError(
+                f"the mechanism was made for {mechanism.horizon} steps, but the clock has "
+                f"{self._clock.steps} ticks: give the class or its name, or make it with "
+                f"horizon={self._clock.steps}"
+            )
+        if isinstance(mechanism, Unbounded | Sparse):
+            raise ValueError(
+                f"{mechanism.name} counts elements without a horizon, and a clock has one: give "
+                "one of mechanisms.ALL, or leave mechanism out"
+            )
+
+    def _at(self, clock: Grid, *ways: bool) -> dict[bool, Counter]:
+        mechanism: Any = self.mechanism
+        if isinstance(mechanism, Mechanism):
+            mechanism = replace(mechanism, horizon=clock.steps)
+        change = self._change if self.users is None else self._of_person(self.users, clock)
+        how: dict[str, Any] = {"change": change, "dimension": self._dimension, "unit": self._unit}
+        counters = self._calibrated(ways, mechanism, clock.steps, **how)
+        return ample(counters) if self.max_per_tick is None else counters
+
+    def _selecting(self, counter: Counter) -> Selection | None:
+        """When keys that nobody listed are shown."""
+        if self._select is None:
+            return None
+        return selection_of(self._select, self._whole_budget, counter, self._keys_delta)
+
+    def _of_person(self, users: Users, clock: Grid) -> UserChange:
+        """What all events of one person change that count."""
+        one, bound, windows = self._change, users.bound(self.max_items), len(clock.origins())
+        keys, restarts = bound.keys, 1
+        if self.inside.restart is not None:  # each window of a key is another key to the bound
+            known, windows, restarts = windows * len(self._listed), 1, windows
+        else:
+            known = len(self._listed)
+        if self._listed:
+            keys = min(keys, known)
+        return UserChange(
+            *(one.low, one.high, one.relation),
+            max_items=one.max_items,
+            most=one.most,
+            events=bound.events,
+            keys=keys,
+            per_key=bound.per_key,
+            gap=bound.gap // clock.tick,
+            windows=windows,
+            asserted=users.asserted,
+            restarts=restarts,
+        )
+
+    def within(self, inside: Inside) -> Self:
+        """A copy that knows this of the transform around it; `restart` stays as it is."""
+        other = copy(self)
+        object.__setattr__(other, "inside", inside)  # to others it is fixed
+        return other
+
+    @property
+    def bounds_people(self) -> bool:
+        return super().bounds_people and self.inside.bounds
+
+    def _fingerprint(self, bound: Bound | None) -> Any:
+        """What else decides which events count, for replayable noise.
+
+        Args:
+          bound: what is bounded here; None: nothing.
+        """
+        inside = self.inside
+        known = self._decides()
+        if inside.bound_before is not None:
+            known = known, inside.bound_before
+        if self._listed and (self.other is not None or self.users is not None):
+            # Which other keys are listed decides what counts under a key.
+            known = known, self.other, self._listed
+        return known if bound is None else (known, repr(bound), inside.restart)
+
+    def _decides(self) -> Any:
+        """What decides which of an event's contents count."""
+        return self.inside.fingerprint
+
+    def lies_in_open_tick(self, micros: int) -> bool:
+        """Whether a time lies in a tick that has not ended, and is not released for that reason."""
+        until = self._until_on(self._streams, self._used)
+        return until is not None and until <= micros < self._clock.stop
+
+    def _describe(self) -> dict[str, str]:
+        per = "all releases of all keys"
+        keys = {"keys": str(len(self._listed))}
+        if self._select is not None and self.selection is not None:
+            both = f"{self._whole_budget}"
+            if self._select.delta is not None and self._whole_budget == self._budget:
+                both += ", but for keys_delta"
+            keys = {"budget": both, "keys": "selected", "shards": str(self._select.shards)}
+            keys |= self.selection.describe()
+        counter = dict(self.counter.describe())
+        change: Any = self.counter.change
+        if self._select is not None:
+            del counter["also_satisfies"]  # without what keys take
+        return {
+            **counter,
+            **self._used.describe(),
+            **self._describe_last(),
+            **keys,
+            "ticks_ended": f"{self._used.all_ended(self._until):,} of {self._used.ticks:,}",
+            **({} if self.path == "streaming" else {"until": self.cutoff}),
+            "late": self.late,
+            "entropy": repr(self._entropy),
+            "max_per_tick": str(change.most),
+            "counts": self.countable,
+            **({} if self.users is None else {"users": str(self.users)}),
+            "budget_covers": per
+            if self._used.window is None or self.users
+            else f"{per} in one window",
+            **self._account,
+        }
+
+    def _describe_last(self) -> dict[str, str]:
+        """What sums over the last ticks are of."""
+        if (last := self.inside.last) is None:
+            return {}
+        if self.users is None:
+            return {"counted": "events"}
+        capped = "capped contributions"
+        if self.users.micros >= last * self._clock.tick:
+            capped += ": of a person at most one in a sum"
+        return {"counted": f"{capped}, not distinct people"}
