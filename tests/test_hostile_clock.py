@@ -23,13 +23,11 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.io.fileio import ReadableFile
-from apache_beam.io.filesystem import FileMetadata
 
 import beam_dpcount as dp
 from beam_dpcount.budget import account_file
 from beam_dpcount.commands import bounds, count, ticks
-from beam_dpcount.commands.files.formats import Source, counted, value_of
+from beam_dpcount.commands.files.formats import InputFile, Source, counted, value_of
 from beam_dpcount.commands.files.read import ReadEvents, events
 from beam_dpcount.rows import TickCountRows
 from beam_dpcount.transforms.ticks import TickNumbers
@@ -370,7 +368,7 @@ def test_what_is_read_of_a_row_says_nothing_of_others(name: str, tmp_path: Path)
         path = tmp_path / file
         path.write_bytes(content)
         source = Source([str(path)], "key", *counted("n", None), "at", per_tick=True, user="who")
-        found = events(source, ReadableFile(FileMetadata(str(path), len(content))))
+        found = events(source, InputFile(str(path), len(content)))
         # Keys that are not listed count nothing: a text that is long, or has a null byte.
         read.append([(e.value, e.timestamp) for e in found if e.value[0] in KEYS])
     assert read[0] == read[1]

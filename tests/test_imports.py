@@ -36,6 +36,7 @@ FOLDERS = (
     "states",
     "arguments",
     "plans",
+    "lanes",
     "dofns",
     "transforms",
     "local",

@@ -23,13 +23,13 @@ from beam_dpcount.commands.task import Listed, Task
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.plans.ticks import TickNumbersPlan
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items
 from beam_dpcount.times import every
 
 if TYPE_CHECKING:
     from beam_dpcount.counters.selection import Selection
-    from beam_dpcount.transforms.ticks import TickNumbers
 
 
 class RunningTicks(Task):
@@ -86,9 +86,7 @@ class RunningTicks(Task):
     def source(self) -> formats.Source:
         return self.read(*formats.counted(self.options.value, self.options.where), per_tick=True)
 
-    def transform(self, places: formats.Places) -> TickNumbers:
-        from beam_dpcount.transforms.ticks import TickNumbers  # here: it imports Beam
-
+    def transform(self, places: formats.Places) -> TickNumbersPlan:
         options, paths = self.options, places.paths
         self.keys: list[str] = []
         if options.key is None:
@@ -109,7 +107,7 @@ class RunningTicks(Task):
         if options.user is not None:
             most = 1  # each key of a row is an event of its person
         named = ("bounds", "mechanism", "unit", "relation", "max_per_tick", "late", "path")
-        self.count = TickNumbers(
+        self.count = self._kind(
             self.given,
             keys=self.keys or groups.selection(values),
             max_items=most,
@@ -120,6 +118,15 @@ class RunningTicks(Task):
             **{name: values[name] for name in named},
         )
         return self.count
+
+    @property
+    def _kind(self) -> type[TickNumbersPlan]:
+        """The class of what counts."""
+        if self.by_columns:
+            return TickNumbersPlan
+        from beam_dpcount.transforms.ticks import TickNumbers  # here: it imports Beam
+
+        return TickNumbers
 
     @property
     def selection(self) -> Selection | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,11 +45,6 @@ _ERRORS = (
     "how far off {names} may be depends on how many rows there are: each release has its interval "
     "(`beam-dpcount errors --metric ... --events N` says how wide it is)"
 )
-
-
-def given(options: argparse.Namespace) -> bool:
-    """Whether options ask for more than one running count or sum."""
-    return bool(options.metric or options.view or options.zone)
 
 
 class Sentence(RunningTicks):

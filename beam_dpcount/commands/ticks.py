@@ -34,9 +34,11 @@ class Ticks(RunningTicks):
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Task:
-        from beam_dpcount.commands import sentence  # here: it imports Beam, and --help does not
+        if not (options.metric or options.view or options.zone):
+            return cls(options)
+        from beam_dpcount.commands.sentence import Sentence  # here: it imports Beam
 
-        return sentence.Sentence(options) if sentence.given(options) else cls(options)
+        return Sentence(options)
 
 
 main = command(Ticks)

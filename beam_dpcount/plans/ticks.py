@@ -7,6 +7,8 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from beam_dpcount.budget.budgets import warn_if_weak
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_choice, check_whole
@@ -28,8 +30,12 @@ from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
-from beam_dpcount.plans.counting import CountingPlan
+from beam_dpcount.mechanisms.base import FloatArray, IntArray
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.plans.all_ticks import TickPlan
+from beam_dpcount.plans.counting import CountingPlan, refuse_early_draws
 from beam_dpcount.plans.inside import Inside
+from beam_dpcount.reading import UNREADABLE, read
 from beam_dpcount.statistics.numbers import Numbers
 
 POLICIES = ("drop", "raise")
@@ -266,6 +272,52 @@ class TickNumbersPlan(CountingPlan):
             # Which other keys are listed decides what counts under a key.
             known = known, self.other, self._listed
         return known if bound is None else (known, repr(bound), inside.restart)
+
+    def how(self, counter: Counter, entropy: Entropy, bound: Bound | None) -> dict[str, Any]:
+        """What a plan of workers takes beside counter, clock and keys; `bound` as above."""
+        return {
+            "cap": counter.change.largest(self._unit),
+            "fold": self.late == "fold",
+            "entropy": entropy,
+            "counted": self._fingerprint(bound),
+            "names": self.inside.names,
+            "numbered": self.inside.numbered,
+        }
+
+    def on_bounded_input(self, label: str) -> TickPlan:
+        """What counts all ticks of listed keys at once, in the global window.
+
+        Args:
+          label: of the transform, by which noise goes.
+        """
+        counter, clock = self._counters[False], self._clock
+        if self._entropy.is_replayable:
+            refuse_early_draws(counter.mechanism, replayable=True)
+        how = self.how(counter, self._entropy.named(label), self.bound)
+        return TickPlan(counter, clock, self._listed, **how, until=self._until_on(False, clock))
+
+    @property
+    def bound(self) -> Bound | None:
+        """What is bounded here of people's events; None: nothing."""
+        return self.users.bound(self.max_items) if self.users and self.bounds_people else None
+
+    def number(self, content: object) -> int:
+        """What an event of this content counts, on the lattice; 0 if it is not a number."""
+        found = read(self._numbers.read, content)
+        return 0 if found is UNREADABLE else int(found[0][0])
+
+    def numbers(self, values: IntArray | FloatArray) -> IntArray:
+        """`number` of many."""
+        with np.errstate(invalid="ignore"):
+            known = values == values  # not NaN
+        if known.all():
+            return self._numbers.of_all(values)
+        return np.where(known, self._numbers.of_all(np.where(known, values, 0)), 0)
+
+    @property
+    def reach(self) -> int:
+        """The largest number that an event can count, on the lattice, whatever its sign."""
+        return max(map(abs, self._numbers.bounds))
 
     def _decides(self) -> Any:
         """What decides which of an event's contents count."""

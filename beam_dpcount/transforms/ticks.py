@@ -209,9 +209,8 @@ class TickNumbers(TickNumbersPlan, Counting):
         if streaming and entropy.is_replayable:
             _LOGGER.warning("%s: %s", self.label, _LATE_REPLAYS)
         intake: Any = self._intake(clock, until)
-        bound = None
-        if self.users is not None and self.bounds_people:
-            bound = self.users.bound(self.max_items)
+        bound = self.bound
+        if self.users is not None and bound is not None:
             events = bounded_events(
                 *(events, self.users, bound, self.parcels(events), streaming),
                 output=tuple[str, bytes],
@@ -221,16 +220,8 @@ class TickNumbers(TickNumbersPlan, Counting):
             intake = self._ready(clock)
         elif self.inside.restart is not None:
             events = events | "Restart" >> beam.WindowInto(self._restarting())
-        how: dict[str, Any] = {
-            "cap": counter.change.largest(self._unit),
-            "fold": self.late == "fold",
-            "entropy": entropy,
-            "counted": self._fingerprint(bound),
-            "alone": spreads_groups(events.pipeline),
-            "until": until,
-            "names": self.inside.names,
-            "numbered": self.inside.numbered,
-        }
+        how = self.how(counter, entropy, bound)
+        how |= {"alone": spreads_groups(events.pipeline), "until": until}
         if selection is not None and self._select is not None:
             shards = self._shard_plan(selection, clock, shards=self._select.shards, **how)
             select = self._select_each if streaming else self._select_all

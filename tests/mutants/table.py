@@ -60,7 +60,7 @@ MUTANTS = (
         f"{_COUNTERS}/grid.py",
         "            return step if step <= ended else 0",
         "            return min(step, ended)",
-        "tests/test_until.py::test_rows_of_other_ticks_leave_no_trace",
+        "tests/test_until.py::test_rows_of_other_ticks_leaveskipped",
     ),
     Mutant(
         "a tick to come",
@@ -1301,8 +1301,8 @@ MUTANTS = (
         "order of output",
         "rows of a file come as they were made",
         f"{_COMMANDS}/files/tables.py",
-        "return np.lexsort(columns[::-1])",
-        "return np.arange(len(table))",
+        "order: IntArray = np.lexsort(columns[::-1])",
+        "order: IntArray = np.arange(len(rows))",
         "tests/test_files.py::test_every_runner_writes_one_file_in_the_public_order",
     ),
     Mutant(
@@ -1586,15 +1586,15 @@ MUTANTS = (
     Mutant(
         "files",
         "a row that cannot be read stops a clock",
-        f"{_COMMANDS}/files/read.py",
-        "unread = _no_trace if source.per_tick else partial(_stop, file)",
-        "unread = partial(_stop, file)",
+        f"{_COMMANDS}/files/events.py",
+        "unread = skipped if source.per_tick else partial(_stop, source.label(data.path))",
+        "unread = partial(_stop, source.label(data.path))",
         "tests/test_hostile_clock.py::test_no_row_of_a_file_is_seen[csv-]",
     ),
     Mutant(
         "files",
         "an event at a clock tells how many rows are before it",
-        f"{_COMMANDS}/files/read.py",
+        f"{_COMMANDS}/files/events.py",
         "Event(value, file, row, person) if placed",
         "Event(value, file, row, person) if file",
         "tests/test_hostile_clock.py::test_what_is_read_of_a_row_says_nothing_of_others[csv]",
@@ -1603,8 +1603,8 @@ MUTANTS = (
         "files",
         "a quote that stays open takes the next line",
         f"{_COMMANDS}/files/records.py",
-        "(_joined if source.multiline else _alone)(source, readable)",
-        "(_joined if source.per_tick else _alone)(source, readable)",
+        "(_joined if source.multiline else _alone)(source, data)",
+        "(_joined if source.per_tick else _alone)(source, data)",
         "tests/test_hostile_clock.py::test_no_row_of_a_file_is_seen[csv-]",
     ),
     Mutant(
@@ -1619,7 +1619,7 @@ MUTANTS = (
         "files",
         "the first row of JSON lines says that the file is gzip",
         f"{_COMMANDS}/files/lines.py",
-        "(has_header or _unpacks(file))",
+        "(has_header or unpacks(source))",
         "(has_header or True)",
         "tests/test_hostile_clock.py"
         "::test_a_first_line_that_looks_like_gzip_is_a_line[first bytes]",
@@ -1644,8 +1644,8 @@ MUTANTS = (
     Mutant(
         "files",
         "a damaged file stops a run that is charged",
-        f"{_COMMANDS}/files/read.py",
-        '    try:\n        lines.check(readable, has_header=kind == "csv")\n',
+        f"{_COMMANDS}/files/events.py",
+        '    try:\n        lines.check(data, has_header=kind == "csv")\n',
         "    try:\n        pass\n",
         "tests/test_hostile_clock.py"
         "::test_a_damaged_file_stops_before_anything_is_drawn_or_charged[gzip]",
