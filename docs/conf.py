@@ -9,6 +9,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import beam_dpcount
+
 project = "beam_dpcount"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
@@ -39,5 +41,16 @@ def plain(_app: Any, _what: str, _name: str, _obj: Any, _options: Any, lines: li
     lines[:] = made
 
 
+def every_metric(_app: Any, _page: str, text: list[str]) -> None:
+    """In place of this comment a page has all metrics, under the name that programs know best."""
+    from beam_dpcount.statistics import metrics
+
+    homes = ((k, "" if k.__name__ in beam_dpcount.__all__ else ".metrics") for k in metrics.ALL)
+    said = (f".. autoclass:: beam_dpcount{home}.{k.__name__}\n   :members:\n" for k, home in homes)
+    block = "```{eval-rst}\n" + "\n".join(said) + "```"
+    text[0] = text[0].replace("<!-- every metric -->", block)
+
+
 def setup(app: Any) -> None:
+    app.connect("source-read", every_metric)
     app.connect("autodoc-process-docstring", plain, priority=400)  # before napoleon

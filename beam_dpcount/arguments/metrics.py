@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import Any
 
 from beam_dpcount.arguments import texts
@@ -13,27 +13,14 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.statistics import metrics as known
 
-METRICS: Mapping[str, Any] = {
-    "count": known.Count,
-    "items": known.Items,
-    "mean": known.Mean,
-    "people": known.People,
-    "quantiles": known.Quantiles,
-    "rate": known.Rate,
-    "sum": known.Sum,
-    "variance": known.Variance,
-}
-_TEXTS = ("domain", "field", "name", "scale", "where")
-_LISTS = ("domain", "q")  # in a text, all values from there on are theirs
+METRICS: Mapping[str, type[known.Metric]] = {kind.__name__.lower(): kind for kind in known.ALL}
 _EXAMPLE = "give e.g. {metric: mean, field: latency, low: 0, high: 5}"
-_EXAMPLES = {
-    "items": "items(action, view, buy)",
-    "mean": "mean(latency, 0, 5)",
-    "quantiles": "quantiles(latency, 0, 5, 0.5, 0.95)",
-    "rate": "rate(level = ERROR)",
-    "sum": "sum(amount, 0, 100)",
-    "variance": "variance(latency, 0, 5)",
-}
+
+
+def example(name: str) -> str:
+    """A metric of this name as a text."""
+    arguments = METRICS[name].example
+    return f"{name}({arguments})" if arguments else name
 
 
 def metric_of(given: object) -> known.Metric:
@@ -51,11 +38,7 @@ def metric_of(given: object) -> known.Metric:
     if name not in METRICS:
         hint = did_you_mean(name, METRICS)
         raise ValueError(f"unknown metric {name!r}: {hint}give one of {', '.join(METRICS)}")
-    taken = [field.name for field in fields(METRICS[name]) if field.init]
-    options: dict[str, Any] = {}
-    for argument, value in given.items():
-        if argument != "metric":
-            options[argument] = _value(name, argument, value, taken)
+    options = {n: _value(name, n, value) for n, value in given.items() if n != "metric"}
     return _made(name, options, _EXAMPLE)
 
 
@@ -96,17 +79,17 @@ def needs_end(given: Sequence[str] | None) -> bool:
 def _of_text(given: str) -> known.Metric:
     """A metric from a text. Arguments without a name are taken in their order."""
     parts = texts.metric(given, METRICS)
-    name, kind = parts.name, METRICS[parts.name]
-    taken = [field.name for field in fields(kind) if field.init]
-    places = [field.name for field in fields(kind) if field.init and not field.kw_only]
-    several = next((one for one in places if one in _LISTS), None)
+    name, taken = parts.name, _arguments(parts.name)
+    places = [field.name for field in taken.values() if not field.kw_only]
+    # All values from the place of a list on are its.
+    several = next((one for one in places if _is_list(taken[one])), None)
     if several is not None:
         del places[places.index(several) :]
     options: dict[str, Any] = {}
     for one in parts.arguments:
         argument, value = one.name, one.value
         where = f"column {one.column} of {given!r}"
-        if name == "rate" and argument not in taken and "where" not in options:
+        if "where" in taken and argument not in taken and "where" not in options:
             argument = "where"
             if one.name is not None:  # in quotes, so that the text is taken to the letter
                 value = f"{one.name}='{one.value}'"
@@ -116,10 +99,10 @@ def _of_text(given: str) -> known.Metric:
             problem = f"{where}: {name} takes no more values"
             raise ParameterError("metric", problem, _example(name))
         try:
-            read = _value(name, argument, value, taken)
+            read = _value(name, argument, value)
         except (ValueError, TypeError) as error:
             raise ParameterError("metric", f"{where}: {error}") from None
-        if argument in _LISTS:
+        if _is_list(taken[argument]):
             options[argument] = [*options.get(argument, ()), read]
         elif argument in options:
             raise ParameterError("metric", f"{where}: {argument} is given twice", "give it once")
@@ -132,33 +115,40 @@ def _of_text(given: str) -> known.Metric:
 
 
 def _example(name: str) -> str:
-    return f"give e.g. {_EXAMPLES.get(name, name)}"
+    return f"give e.g. {example(name)}"
+
+
+def _arguments(name: str) -> dict[str, Field[Any]]:
+    return {field.name: field for field in fields(METRICS[name]) if field.init}
+
+
+def _is_list(field: Field[Any]) -> bool:
+    return "Sequence[" in str(field.type)
 
 
 def _made(name: str, options: dict[str, Any], example: str) -> known.Metric:
     """A metric of this name; 0 is the default of `low`."""
-    kind = METRICS[name]
-    if "low" in (field.name for field in fields(kind)):
+    if "low" in _arguments(name):
         options = {"low": 0, **options}
     try:
-        metric: known.Metric = kind(**options)
+        return METRICS[name](**options)
     except TypeError as error:
         if "required" not in str(error):
             raise
         raise TypeError(f"metric {name!r} needs more arguments: {example}") from None
-    return metric
 
 
-def _value(metric: str, argument: str, given: object, taken: list[str]) -> Any:
+def _value(metric: str, argument: str, given: object) -> Any:
     """The value of an argument of a metric, text or not."""
+    taken = _arguments(metric)
     if argument not in taken:
         hint = did_you_mean(argument, taken)
         takes = f"it takes {', '.join(taken)}"
         raise ValueError(f"metric {metric!r} takes no {argument!r}: {hint}{takes}")
-    if given is None or argument in _TEXTS:
+    if given is None or "str" in str(taken[argument].type):
         return given
     try:
-        if argument == "q" and isinstance(given, list | tuple):
+        if _is_list(taken[argument]) and isinstance(given, list | tuple):
             return [number(each) for each in given]
         return number(given)
     except ValueError:

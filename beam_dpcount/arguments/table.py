@@ -19,6 +19,7 @@ from typing import Any
 
 from beam_dpcount import mechanisms
 from beam_dpcount.arguments.argument import Argument, parsed
+from beam_dpcount.arguments.metrics import METRICS, example
 
 Changes = Mapping[str, Mapping[str, Any] | None]
 
@@ -71,15 +72,12 @@ ROWS = parsed(
     where COLUMN=VALUE: condition, numbers files, one_of=value
         count the rows where the column has this text; default: every row counts 1
     metrics: list, sentence fields
-        what is counted (default: count): a list of texts such as `count`, `people`,
-        `mean(latency, 0, 5)`, `quantiles(latency, 0, 5, 0.5, 0.95)`, `rate(level = ERROR)` or
-        `items(action, view, buy)`, or of mappings: `metric`, and the arguments of that metric by
-        their names, such as {"metric": "mean", "field": "latency", "low": 0, "high": 5}
+        what is counted (default: count): a list of texts such as METRICS, or of mappings:
+        `metric`, and the arguments of that metric by their names, such as {"metric": "mean",
+        "field": "latency", "low": 0, "high": 5}
     metric METRIC: text, sentence files, several times
-        what is counted: count, people (needs {user}), 'sum(COLUMN, LOW, HIGH)', 'mean(COLUMN, LOW,
-        HIGH)', 'variance(COLUMN, LOW, HIGH)', 'quantiles(COLUMN, LOW, HIGH, 0.5, 0.95)',
-        'rate(COLUMN = TEXT)' or 'items(COLUMN, ITEM, ITEM)'; each may have weight=W, its part of
-        the budget beside others', and name=NAME, of its column. Give it once for each
+        what is counted: METRICS; people need {user}. Each may have weight=W, its part of the
+        budget beside others', and name=NAME, of its column. Give it once for each
     id COLUMN: ids, elements fields
         the {column} of a public, unique id; replayable noise needs it
     timestamp COLUMN ...: times, elements files
@@ -98,7 +96,7 @@ ROWS = parsed(
         of times without an offset (default UTC)
     timezone: text, fields, default=UTC
         of times without an offset, such as Europe/Paris
-    """,
+    """.replace("METRICS", ", ".join(map(example, METRICS))),
 )
 CLOCK = parsed(
     "clock",

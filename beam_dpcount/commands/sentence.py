@@ -25,7 +25,7 @@ from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, Estimate, many
 from beam_dpcount.commands.running_ticks import RunningTicks, SplitCells, SplitKeys
 from beam_dpcount.commands.task import described
-from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable, reads_numbers
+from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable
 from beam_dpcount.commands.truth import Truth
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import now
@@ -33,9 +33,8 @@ from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.noise.entropy import SystemEntropy
-from beam_dpcount.statistics.metrics import Items, Metric, People
+from beam_dpcount.statistics.metrics import Metric, People
 from beam_dpcount.statistics.metrics.base import OfField
-from beam_dpcount.statistics.metrics.rates import Comparison, Rate
 from beam_dpcount.times import every
 from beam_dpcount.transforms.columns import columns_of
 from beam_dpcount.transforms.sentence import Part, TickCount
@@ -94,9 +93,7 @@ class Sentence(RunningTicks):
     @property
     def _numbers(self) -> frozenset[str]:
         """Those of them that hold numbers."""
-        return frozenset(
-            name for metric in self.metrics if reads_numbers(metric) for name in metric.fields
-        )
+        return frozenset(name for metric in self.metrics for name in metric.numbers)
 
     def transform(self, places: formats.Places) -> Any:
         options, values = self.options, vars(self.options)
@@ -360,15 +357,12 @@ class Sentence(RunningTicks):
         # What is wrong with it for one metric may be right for another.
         return bool(transform.check_row(element, micros).names)
 
-    def never(self, values: Iterable[object]) -> list[str]:
-        wanted: dict[str, Comparison] = {}
-        for metric in self.metrics:
-            if isinstance(metric, Rate) and isinstance(metric.where, Comparison):
-                wanted[f"{metric.where} (--metric rate)"] = metric.where
-            if isinstance(metric, Items):
-                for item in metric.domain:
-                    named = f"{metric.field} = {item} (--metric items)"
-                    wanted[named] = Comparison(metric.field, "=", item)
+    def never(self, values: Iterable[Any]) -> list[str]:
+        wanted = {
+            f"{said} (--metric {type(metric).__name__.lower()})": where
+            for metric in self.metrics
+            for said, where in metric.conditions().items()
+        }
         for value in values:
             for name in [name for name, where in wanted.items() if where(value or {})]:
                 del wanted[name]

@@ -16,18 +16,15 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, many
-from beam_dpcount.statistics.metrics import Items, Mean, Metric, People, Quantiles, Rate, Variance
-from beam_dpcount.statistics.metrics.base import OfField
-from beam_dpcount.statistics.metrics.rates import Comparison
+from beam_dpcount.statistics.metrics import Metric, People, Sum
 from beam_dpcount.transforms.expected import ExpectedColumn
 from beam_dpcount.transforms.sentence import Part, TickCount
 from beam_dpcount.transforms.views import ViewVectors
 
-_GOLDEN = (math.sqrt(5) - 1) / 2  # spreads made-up numbers evenly
 _MOST = 10**7  # rows that are tried
 _LARGEST = 1e6  # no budget beyond it is tried
 _PERSON = "person"
-Event = dict[str, Any]  # made up
+Event = dict[str, object]  # made up
 Columns = Sequence[ExpectedColumn]
 
 
@@ -115,7 +112,7 @@ class Sizing:
         for number in range(people * each):
             event: Event = {}
             for metric in self.metrics:
-                event |= _field(metric, number)
+                event |= metric.invented(number)
             event[_PERSON] = number // each if self.people is not None else number
             yield event
 
@@ -211,8 +208,8 @@ def _columns(part: Part, events: Sequence[Event], users: dp.Users | None) -> Col
     counted = sum(n if bound is None else min(n, bound.per_key) for n in per_person.values())
     if isinstance(metric, People):
         value = float(len(per_person))
-    elif isinstance(metric, OfField):
-        numbers = [event[name] for event in events for name in metric.fields]
+    elif isinstance(metric, Sum):
+        numbers: list[Any] = [event[name] for event in events for name in metric.fields]
         value = sum(numbers) * counted / len(events)
     else:
         value = float(counted)
@@ -221,41 +218,11 @@ def _columns(part: Part, events: Sequence[Event], users: dp.Users | None) -> Col
     return [ExpectedColumn(part.names[0], value, stddev, value - half, value + half, "")]
 
 
-def _field(metric: Metric, number: int) -> Event:
-    """What a made-up row holds for a metric."""
-    share = (number * _GOLDEN) % 1
-    if isinstance(metric, Rate) and isinstance(metric.where, Comparison):
-        return _compared(metric.where, number % 2 == 0)
-    if isinstance(metric, Items):
-        return {metric.field: metric.domain[number % len(metric.domain)]}
-    if isinstance(metric, OfField) and metric.fields:
-        return {metric.field: metric.low + share * (metric.high - metric.low)}
-    return {}
-
-
-def _compared(where: Comparison, holds: bool) -> Event:
-    """A field for which a comparison holds, or not."""
-    for value in (where.value, f"{where.value} ", where.number, _near(where, 1), _near(where, -1)):
-        if value is not None and where({where.field: value}) is holds:
-            return {where.field: value}
-    return {}
-
-
-def _near(where: Comparison, by: float) -> float | None:
-    return None if where.number is None else where.number + by
-
-
 def _row(name: str, metric: Metric, column: ExpectedColumn) -> Row:
     if column.value is None or column.low is None or column.high is None:
         return Row(name, column.value, None, None)
     half = max(column.high - column.value, column.value - column.low)
-    scale = abs(column.value)
-    if isinstance(metric, Mean | Quantiles):
-        scale = metric.high - metric.low
-    elif isinstance(metric, Variance):
-        scale = ((metric.high - metric.low) / 2) ** 2
-    elif isinstance(metric, Rate):
-        scale = 1.0
+    scale = abs(column.value) if metric.extent is None else metric.extent
     return Row(name, column.value, half, half / scale if scale else None)
 
 

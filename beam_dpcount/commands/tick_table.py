@@ -10,20 +10,9 @@ from typing import Any
 from beam_dpcount.commands.files import formats
 from beam_dpcount.counters.moments import instant
 from beam_dpcount.dofns.releases import Release, TickRelease
-from beam_dpcount.statistics.metrics import Metric
-from beam_dpcount.statistics.metrics.base import OfField
-from beam_dpcount.statistics.metrics.rates import Comparison, Rate
 from beam_dpcount.transforms.columns import TickColumns
 
 _DIGITS = 2  # below the leading one of a standard deviation
-
-
-def reads_numbers(metric: Metric) -> bool:
-    """Whether the fields of a metric hold numbers."""
-    if isinstance(metric, Rate):
-        where = metric.where
-        return isinstance(where, Comparison) and where.sign not in ("=", "!=")
-    return isinstance(metric, OfField)
 
 
 @dataclass(frozen=True)

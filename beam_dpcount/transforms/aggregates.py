@@ -67,8 +67,7 @@ class TickAggregate(OfTicks):
     Args:
       budget, tick, start, stop, horizon: as for TickNumbers.
       keys: as for TickNumbers: the public keys, `TOTAL`, or `SelectKeys()`, which needs `Count()`.
-      metrics: in the order of the columns: Count, Sum, Mean, Variance, Quantiles, Rate, Items,
-        People. `weight` of each says how the budget is split.
+      metrics: in the order of the columns. `weight` of each says how the budget is split.
       users: as for TickNumbers: protect all events of one person. `by` is given an event's value.
       window: in ticks; all metrics start anew after so many: with tick=3600 and window=24, those of
         the day so far, hour by hour. At most as many as the clock has.

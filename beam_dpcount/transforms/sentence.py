@@ -106,9 +106,9 @@ class TickCount(Described):
         `clock.last(n)`, the last n ticks; `clock.restart(n)`, all events since the count started
         anew, every n ticks. Or a list of them: each takes an equal part of the budget, and people
         are bounded for each alone.
-      what: what is counted: Count() (the default), Sum, Mean, Variance, Quantiles, Rate, People,
-        Items, or a list of them. Count() counts 1 an event, whatever its value. Metrics of a list
-        share the budget by their weights.
+      what: what is counted: Count() (the default), another metric of `dp.metrics`, or a list of
+        them. Count() counts 1 an event, whatever its value. Metrics of a list share the budget by
+        their weights.
       keys: all public keys, distinct texts; events with other keys do not count. Or
         `SelectKeys()`, where nobody knows them, or which there are is private. Or `TOTAL`: all
         events count under one key, "all".

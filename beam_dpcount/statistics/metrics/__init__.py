@@ -1,4 +1,4 @@
-"""What a `TickCount` counts of each key: `dp.Count()`, `dp.Mean(...)` etc."""
+"""What a `TickCount` counts of each key: one file each, and one entry in `__all__`."""
 
 from beam_dpcount.statistics.metrics.base import Metric
 from beam_dpcount.statistics.metrics.counts import Count
@@ -20,3 +20,6 @@ __all__ = [
     "Sum",
     "Variance",
 ]
+
+# Every door has these, under their names in small letters.
+ALL: tuple[type[Metric], ...] = tuple(globals()[name] for name in __all__ if name != "Metric")

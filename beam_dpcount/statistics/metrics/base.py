@@ -24,8 +24,10 @@ from beam_dpcount.errors import NotANumberError
 
 FloatArray = npt.NDArray[np.float64]
 Additions = tuple[tuple[int, int], ...]  # (coordinate from 0, amount)
+Condition = Callable[[Mapping[str, object]], bool | None]
 
 _PARTS = 4  # digits of the default lattice
+_GOLDEN = (math.sqrt(5) - 1) / 2  # spreads made-up numbers evenly
 MISSING = "the event has no such field"
 
 
@@ -84,6 +86,10 @@ class Metric(ABC):
       columns: the names of what it releases.
       fields: the names of the fields that it reads. An event is anything if no metric reads any,
         else it must be a mapping.
+      numbers: those of them that hold numbers.
+      extent: by what its error is measured, such as the range of what it estimates; None: by its
+        value.
+      example: its arguments in a text, for help and messages: "latency, 0, 5" of Mean.
     """
 
     _: KW_ONLY
@@ -91,6 +97,7 @@ class Metric(ABC):
     name: str | None = None
 
     once: ClassVar[bool] = False
+    example: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         kind, weight, name = type(self).__name__, *_anything(self.weight, self.name)
@@ -132,6 +139,22 @@ class Metric(ABC):
     @property
     def fields(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def extent(self) -> float | None:
+        return None
+
+    def conditions(self) -> Mapping[str, Condition]:
+        """Which events it names by public texts: a misspelt text holds for none of them."""
+        return {}
+
+    def invented(self, number: int) -> dict[str, object]:
+        """The fields of one of many made-up events, for errors before there is data."""
+        return {}
 
     @abstractmethod
     def additions(self, event: Mapping[str, object]) -> Additions:
@@ -210,6 +233,18 @@ class OfField(Metric):
     @property
     def fields(self) -> tuple[str, ...]:
         return () if _anything(self.field)[0] is None else (self.field,)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return self.fields
+
+    @property
+    def extent(self) -> float | None:
+        return self.high - self.low
+
+    def invented(self, number: int) -> dict[str, object]:
+        share = (number * _GOLDEN) % 1
+        return dict.fromkeys(self.fields, self.low + share * (self.high - self.low))
 
     @cached_property
     def lattice(self) -> Lattice:

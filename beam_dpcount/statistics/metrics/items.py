@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from beam_dpcount.checks import check_whole
 from beam_dpcount.reading import UNREADABLE, read, text_of
@@ -13,12 +13,14 @@ from beam_dpcount.statistics.items import check_domain, places, read_items
 from beam_dpcount.statistics.metrics.base import (
     MISSING,
     Additions,
+    Condition,
     Errors,
     FloatArray,
     Measured,
     Metric,
     of_sum,
 )
+from beam_dpcount.statistics.metrics.rates import Comparison
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Items(Metric):
     domain: Sequence[str]
     max_items: int = 1
 
+    example: ClassVar[str] = "action, view, buy"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.field, str):
@@ -58,6 +62,13 @@ class Items(Metric):
     @property
     def fields(self) -> tuple[str, ...]:
         return (self.field,)
+
+    def conditions(self) -> dict[str, Condition]:
+        named = (Comparison(self.field, "=", item) for item in self.domain)
+        return {str(each): each for each in named}
+
+    def invented(self, number: int) -> dict[str, object]:
+        return {self.field: self.domain[number % len(self.domain)]}
 
     @property
     def width(self) -> int:

@@ -72,6 +72,7 @@ class Mean(Centred):
     """
 
     _prefix: ClassVar[str] = "mean"
+    example: ClassVar[str] = "latency, 0, 5"
 
     @property
     def width(self) -> int:
@@ -113,6 +114,11 @@ class Variance(Centred):
     """
 
     _prefix: ClassVar[str] = "variance"
+    example: ClassVar[str] = "latency, 0, 5"
+
+    @property
+    def extent(self) -> float | None:
+        return ((self.high - self.low) / 2) ** 2
 
     @cached_property
     def square(self) -> int:

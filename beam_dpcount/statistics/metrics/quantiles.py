@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class Quantiles(OfField):
     leaves: int = 256
     scale: str = "linear"
     branching: int | None = None
+
+    example: ClassVar[str] = "latency, 0, 5, 0.5, 0.95"
 
     def __post_init__(self) -> None:
         super().__post_init__()

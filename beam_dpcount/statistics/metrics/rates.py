@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from beam_dpcount.reading import call, class_name, read, text_of
 from beam_dpcount.statistics.metrics.base import (
     MISSING,
     Additions,
+    Condition,
     Errors,
     FloatArray,
     Measured,
@@ -107,6 +108,13 @@ class Comparison:
                 return bool(content > value)
         return bool(content >= value)
 
+    def event(self, holds: bool) -> dict[str, object]:
+        """A made-up event for which it holds, or does not."""
+        number = self.number
+        near = () if number is None else (number, number + 1, number - 1)
+        tried = ({self.field: value} for value in (self.value, f"{self.value} ", *near))
+        return next((event for event in tried if self(event) is holds), {})
+
     def __str__(self) -> str:
         return f"{self.field} {self.sign} {self.value}"
 
@@ -137,6 +145,8 @@ class Rate(Metric):
     where: Callable[[Any], Any] | str
     floor: float = 0
 
+    example: ClassVar[str] = "level = ERROR"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         given: Any = self.where
@@ -166,6 +176,24 @@ class Rate(Metric):
     @property
     def fields(self) -> tuple[str, ...]:
         return (self.where.field,) if isinstance(self.where, Comparison) else ()
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        where = self.where
+        is_text = isinstance(where, Comparison) and where.sign in ("=", "!=")
+        return () if is_text else self.fields
+
+    @property
+    def extent(self) -> float | None:
+        return 1.0
+
+    def conditions(self) -> dict[str, Condition]:
+        where = self.where
+        return {str(where): where} if isinstance(where, Comparison) else {}
+
+    def invented(self, number: int) -> dict[str, object]:
+        where = self.where
+        return where.event(number % 2 == 0) if isinstance(where, Comparison) else {}
 
     @property
     def width(self) -> int:

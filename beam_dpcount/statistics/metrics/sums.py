@@ -34,6 +34,7 @@ class Sum(OnLattice):
     high: float = None  # type: ignore[assignment]
 
     _prefix: ClassVar[str] = "sum"
+    example: ClassVar[str] = "amount, 0, 100"
     _needs_field: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -43,6 +44,10 @@ class Sum(OnLattice):
                 'are clipped to, e.g. Sum("amount", 0, 100), or Sum(low=0, high=100) of the values'
             )
         super().__post_init__()
+
+    @property
+    def extent(self) -> float | None:
+        return None  # a sum has no range
 
     @property
     def _extent(self) -> float:
