@@ -297,6 +297,16 @@ class TickNumbersPlan(CountingPlan):
         return TickPlan(counter, clock, self._listed, **how, until=self._until_on(False, clock))
 
     @property
+    def noise(self) -> Entropy:
+        """Where the noise comes from."""
+        return self._entropy
+
+    @property
+    def described(self) -> dict[str, str]:
+        """The public parameters."""
+        return self._describe()
+
+    @property
     def bound(self) -> Bound | None:
         """What is bounded here of people's events; None: nothing."""
         return self.users.bound(self.max_items) if self.users and self.bounds_people else None

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows, WindowFn
 
@@ -38,6 +39,8 @@ from beam_dpcount.dofns.events import (
 )
 from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.rows import RowElementError, is_row_type
+from beam_dpcount.lanes.cells import Times
+from beam_dpcount.lanes.frames import Frame
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy, check_entropy
 from beam_dpcount.plans.described import configuration, configured
@@ -48,6 +51,7 @@ from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.expected import Expected
+from beam_dpcount.transforms.frames import released
 from beam_dpcount.transforms.inputs import in_windows, once_per_window, use_streaming
 from beam_dpcount.transforms.ticks import TickNumbers
 from beam_dpcount.transforms.views import (
@@ -544,6 +548,70 @@ class TickCount(Described):
 
     # Where it is applied.
 
+    def over(self, table: object, *, key: str | None = None, time: str | None = None) -> pa.Table:
+        """The releases of a data frame, without a pipeline: a pyarrow Table, a row each.
+
+        Its columns are key, step, start and timestamp (the end) of the tick, restart if the count
+        starts anew, the count or sum, and its stddev. They are those of a pipeline over the rows:
+        under replayable noise the same to the bit.
+
+        Args:
+          table: a pandas or Polars data frame, a DuckDB relation, an Arrow table, or a reader of
+            record batches, which is read once. Columns are read as fields of events are: rows
+            without a key, a time or a person do not count. What users need is their column, by
+            name, and Sum needs its field.
+          key, time: the columns of the key and the time; default: those of the count.
+
+        Guarantee: as for the class. Each call is a release, and a cell of a notebook that runs
+          twice is two. A budget that is a share of a `Ledger` is charged, once; replayable noise
+          repeats itself; else a second call is refused, as it would cost the budget again. The
+          table says which in its metadata, under "beam_dpcount".
+
+        Raises:
+          ParameterError: the table or the count cannot be read so; nothing is spent.
+
+        Example:
+          >>> import beam_dpcount as dp
+          >>> hours = dp.Clock("1h", start=0, ticks=2)
+          >>> count = dp.TickCount(dp.ZCDP(0.5), hours, keys=["/home", "/cart"])
+          >>> table = pa.table({"page": ["/home", "/home", None], "ts": [10, 4000, 20]})
+          >>> count.over(table, key="page", time="ts").column_names
+          ['key', 'step', 'start', 'timestamp', 'count', 'count_stddev']
+        """
+        engine, frame = self._frame(table, key, time)
+        if not (engine.noise.is_replayable or isinstance(self.budget, Share)):
+            if self._released_over:
+                raise ParameterError("over", *_AGAIN)
+            self.__dict__["_released_over"] = True
+        return released(engine, frame, self.columns[0])
+
+    _released_over = False
+
+    def _frame(self, table: object, key: str | None, time: str | None) -> tuple[TickNumbers, Frame]:
+        """What counts a data frame, and which of its columns are read."""
+        engine = self.numbers
+        if engine is None or engine.selection is not None:
+            raise ParameterError("over", *_ONE_NUMBER)
+        if self.value is not None or self.path == "streaming" or self._strict:
+            raise ParameterError("over", *_PLAIN)
+        if self._clock.is_endless and self.until is None:
+            raise ParameterError("until", "is missing: the clock has no end", "give {until}")
+        metric, zone = self._metrics[0], self._clock.zone
+        total = isinstance(self.keys, Total)
+        frame = Frame(
+            table,
+            key=None if total else _column("key", self.key if key is None else key),
+            time=_column("time", self.time if time is None else time),
+            user=None if self.users is None else _column("users", self.users.by),
+            value=_column("what", metric.field) if isinstance(metric, Sum) else None,
+            times=Times(MicrosOf(_itself, zone), "frame", zone == "UTC"),
+        )
+        return engine, frame
+
+    @property
+    def _strict(self) -> bool:
+        return "raise" in (self.on_unknown, self.on_reject)
+
     def expand(self, events: PCollection[Any]) -> PCollection[Any]:
         streaming = self._check_input(events)
         reader = self._reader
@@ -651,6 +719,18 @@ class TickCount(Described):
         return first
 
 
+_AGAIN = (
+    "has released once, and a second release costs the budget again",
+    "make the count with a share of a Ledger for each, or with entropy=ReplayableEntropy(...)",
+)
+_ONE_NUMBER = (
+    "takes one count or sum of listed keys or TOTAL, in one view",
+    "make a TickCount of each, with a share of a Ledger, or count in a pipeline",
+)
+_PLAIN = (
+    "reads columns, of bounded input, and lets no row stop it",
+    "leave value, path, on_unknown and on_reject out, and name the field of Sum",
+)
 _TIMES_OF_STREAMS = (
     "time is for bounded input, as events of a stream carry their time: leave it out, and give "
     "elements their timestamps where they are read"
@@ -677,6 +757,18 @@ class MicrosOf:
             if local.utcoffset() is None:
                 given = local.replace(tzinfo=zone_of(self.zone))
         return micros_of(given, "time")
+
+
+def _itself(cell: object) -> object:
+    """What a column holds."""
+    return cell
+
+
+def _column(name: str, given: object) -> str:
+    """The name of a column of a data frame."""
+    if not isinstance(given, str):
+        raise ParameterError(name, f"names no column of the table, got {given!r}", "name one")
+    return given
 
 
 def _check_views(given: object) -> tuple[View, ...]:

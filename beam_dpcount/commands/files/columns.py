@@ -13,12 +13,14 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from beam_dpcount.commands.files import cells, lines, parquet
+from beam_dpcount.commands.files import lines, parquet
 from beam_dpcount.commands.files.events import events, reader, skipped
-from beam_dpcount.commands.files.formats import Event, InputFile, Source, number
+from beam_dpcount.commands.files.formats import Event, InputFile, Source, number, text
 from beam_dpcount.commands.files.records import Lines, header_of, picked
+from beam_dpcount.lanes import cells
 from beam_dpcount.lanes.ticks import Columns
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 
@@ -195,11 +197,12 @@ def _converted(
 def _together(source: Source, arrays: Sequence[pa.Array], size: int, count: Counts) -> Columns:
     named = [*zip(source.names, arrays, strict=True)]
     keyed, whose = source.key is not None, source.user is not None
-    keys = cells.texts(arrays[0]) if keyed else None
+    keys = cells.texts(arrays[0], text) if keyed else None
     counted = arrays[int(keyed) : int(keyed) + len(source.columns)]
-    people = cells.texts(arrays[int(keyed) + len(counted)]) if whose else None
+    people = cells.texts(arrays[int(keyed) + len(counted)], text) if whose else None
     times = arrays[len(named) - len(source.times) :]
-    micros, known = cells.micros(times, source)
+    how = cells.Times(source.parse, source.timestamp_format, source.timezone == "UTC")
+    micros, known = how.micros(_joined(times))
     if not counted:
         xs = np.full(size, count.number(source.measure()), dtype=np.int64)
     else:
@@ -207,3 +210,14 @@ def _together(source: Source, arrays: Sequence[pa.Array], size: int, count: Coun
         many = count.numbers if measure is number else None
         xs = cells.numbers(counted, lambda *row: count.number(measure(*row)), many)
     return Columns(micros, np.where(known, xs, 0), keys, people)
+
+
+def _joined(times: Sequence[pa.Array]) -> pa.Array:
+    """The column of times; of dates and times of day, their texts with a blank between."""
+    if len(times) == 1:
+        return times[0]
+    date, time = times
+    if not pa.types.is_string(date.type) or not pa.types.is_string(time.type):
+        raise NotImplementedError
+    empty = pc.or_(pc.equal(pc.fill_null(date, ""), ""), pc.equal(pc.fill_null(time, ""), ""))
+    return pc.if_else(empty, "", pc.binary_join_element_wise(date, time, " "))

@@ -5,8 +5,10 @@ What is not plain goes to the function that reads one cell, each distinct one on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,31 +16,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_dpcount.arguments.timestamps import FIRST, LAST
-from beam_dpcount.commands.files.formats import text
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from beam_dpcount.commands.files.formats import Source
 
 BoolArray = npt.NDArray[np.bool_]
 
 _DIGITS = 15  # of a whole number that is read at once
-_NUMBER = rf"^[-+]?[0-9]{{1,{_DIGITS}}}(\.[0-9]{{1,{_DIGITS}}})?$"
+_NUMBER = rf"^-?[0-9]{{1,{_DIGITS}}}(\.[0-9]{{1,{_DIGITS}}})?$"
 _UNITS = {"s": 10**6, "ms": 1000, "us": 1}  # in microseconds
-_SCALES = {"unix": 10**6, "unix-ms": 1000}
+_SCALES = {"unix": 10**6, "unix-ms": 1000, "frame": 10**6}
 _NO_TIME = FIRST - 1
-_FEW = 8  # of so many cells one is distinct, where each is read once
 
 
-def texts(array: pa.Array) -> pa.Array:
-    """As `formats.text` has them; null for a null. An ArrowInvalid if some are not UTF-8."""
-    kind = array.type
-    if pa.types.is_string(kind):
+def texts(array: pa.Array, one: Callable[[object], str | None]) -> pa.Array:
+    """Cells as texts, null where there is none; an ArrowInvalid if some are not UTF-8.
+
+    Args:
+      array: texts, whole numbers, which are their decimal text, or others.
+      one: the text of another cell.
+    """
+    if pa.types.is_string(array.type):
         array.validate(full=True)
         return array
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(array.type):
         return array.cast(pa.string())
-    return pa.array(_each(array, text, None), pa.string())
+    return pa.array(_each(array, one, None), pa.string())
 
 
 def _each(array: pa.Array, function: Callable[[object], object], of_null: object) -> list[object]:
@@ -69,8 +70,10 @@ def numbers(
         rows = zip(*(array.to_pylist() for array in arrays), strict=True)
         return np.fromiter((one(*row) for row in rows), np.int64, len(arrays[0]))
     (array,) = arrays
+    if many is not None and pa.types.is_floating(array.type):
+        return many(pc.fill_null(array, math.nan).to_numpy(zero_copy_only=False))
     if many is not None and not array.null_count:
-        if pa.types.is_floating(array.type) or pa.types.is_integer(array.type):
+        if pa.types.is_integer(array.type):
             return many(array.to_numpy(zero_copy_only=False))
         if pa.types.is_string(array.type):
             plain = _bools(pc.match_substring_regex(array, _NUMBER))
@@ -82,62 +85,62 @@ def numbers(
 # Times
 
 
-def micros(arrays: Sequence[pa.Array], source: Source) -> tuple[IntArray, BoolArray]:
-    """Microseconds since the epoch, and which of them could be read."""
-    if len(arrays) == 2:
-        date, time = arrays
-        if not pa.types.is_string(date.type) or not pa.types.is_string(time.type):
-            raise NotImplementedError
-        empty = pc.or_(pc.equal(pc.fill_null(date, ""), ""), pc.equal(pc.fill_null(time, ""), ""))
-        arrays = [pc.if_else(empty, "", pc.binary_join_element_wise(date, time, " "))]
-    (array,) = arrays
-    found = np.full(len(array), _NO_TIME, dtype=np.int64)
-    plain = _plain_times(array, source, found)
-    odd = np.flatnonzero(~plain)
-    if len(odd):
-        found[odd] = _each(array.take(pa.array(odd)), _reader(source), _NO_TIME)
-    return found, found >= FIRST
+@dataclass(frozen=True)
+class Times:
+    """How times are read.
 
+    Args:
+      parse: reads one, as microseconds since the epoch; a ValueError or TypeError if it is none.
+      format: "iso" if texts are RFC 3339 or else for `parse`; "unix" or "unix-ms" if whole numbers
+        and texts of them are seconds or milliseconds; "frame" if texts are RFC 3339 and whole
+        numbers seconds.
+      in_utc: whether times without an offset are UTC; else they are for `parse`.
+    """
 
-def _reader(source: Source) -> Callable[[object], int]:
-    """Reads one time; another than any if it is none."""
-    parse = source.parse
+    parse: Callable[[object], int]
+    format: str
+    in_utc: bool
 
-    def read(cell: object) -> int:
+    def micros(self, array: pa.Array) -> tuple[IntArray, BoolArray]:
+        """Microseconds since the epoch, and which of them could be read."""
+        found = np.full(len(array), _NO_TIME, dtype=np.int64)
+        plain = self._plain(array, found)
+        odd = np.flatnonzero(~plain)
+        if len(odd):
+            found[odd] = _each(array.take(pa.array(odd)), self._one, _NO_TIME)
+        return found, found >= FIRST
+
+    def _one(self, cell: object) -> int:
+        """One time; another than any if it is none."""
         try:
-            # Beyond the calendar by an offset: outside every clock, whatever it is.
-            return min(max(parse(cell), FIRST), LAST)
-        except ValueError:
+            # Beyond the calendar, by an offset: outside every clock, wherever it is.
+            return min(max(self.parse(cell), FIRST), LAST)
+        except (ValueError, TypeError):
             return _NO_TIME
 
-    return read
-
-
-def _plain_times(array: pa.Array, source: Source, found: IntArray) -> BoolArray:
-    """Which cells are plain; their times are put into `found`."""
-    kind, scale = array.type, _SCALES.get(source.timestamp_format, 0)
-    in_utc = source.timezone == "UTC"
-    if pa.types.is_timestamp(kind) and kind.unit in _UNITS and (kind.tz or in_utc):
-        return _scaled(array.view(pa.int64()), _UNITS[kind.unit], found)
-    if scale and pa.types.is_signed_integer(kind):
-        return _scaled(array.cast(pa.int64()), scale, found)
-    if not pa.types.is_string(kind) or not len(array):
-        return np.zeros(len(array), dtype=np.bool_)
-    data, starts, lengths = _bytes_of(array)
-    lengths = np.where(_bools(array.is_valid()), lengths, 0)
-    if source.timestamp_format == "iso":
-        return _iso_times(data, starts, lengths, in_utc, found)
-    if not scale:
-        return np.zeros(len(array), dtype=np.bool_)
-    other = np.concatenate([[0], np.cumsum(data - 48 > 9, dtype=np.int64)])
-    plain = (other[starts + lengths] == other[starts]) & (lengths > 0) & (lengths <= _DIGITS)
-    if not plain.all():
+    def _plain(self, array: pa.Array, found: IntArray) -> BoolArray:
+        """Which cells are plain; their times are put into `found`."""
+        kind, scale = array.type, _SCALES.get(self.format, 0)
+        if pa.types.is_timestamp(kind) and kind.unit in _UNITS and (kind.tz or self.in_utc):
+            return _scaled(array.view(pa.int64()), _UNITS[kind.unit], found)
+        if scale and pa.types.is_signed_integer(kind):
+            return _scaled(array.cast(pa.int64()), scale, found)
+        none = np.zeros(len(array), dtype=np.bool_)
+        if not pa.types.is_string(kind) or not len(array):
+            return none
+        data, starts, lengths = _bytes_of(array)
+        lengths = np.where(_bools(array.is_valid()), lengths, 0)
+        if self.format in ("iso", "frame"):
+            return _iso_times(data, starts, lengths, self.in_utc, found)
+        if not scale:
+            return none
+        other = np.concatenate([[0], np.cumsum(data - 48 > 9, dtype=np.int64)])
+        plain = (other[starts + lengths] == other[starts]) & (lengths > 0) & (lengths <= _DIGITS)
         rows = np.flatnonzero(plain)
-        some = np.full(len(rows), _NO_TIME, dtype=np.int64)
+        some = found[rows]
         plain[rows] = _scaled(array.take(pa.array(rows)).cast(pa.int64()), scale, some)
         found[rows] = some
         return plain
-    return _scaled(array.cast(pa.int64()), scale, found)
 
 
 def _scaled(array: pa.Array, scale: int, found: IntArray) -> BoolArray:
