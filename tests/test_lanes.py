@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount.budget.account_file import create
 from beam_dpcount.commands import ticks
+from beam_dpcount.commands.files import records
 from beam_dpcount.commands.files.formats import Source, counted
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.people import Bound, Seen
@@ -82,6 +83,27 @@ def test_csv_is_read_alike(
             continue
         given = source(path, **measure, **more)
         assert lanes.in_columns(given, path, count) == lanes.careful(given, path, count)
+
+
+def test_quoted_cells_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In columns: whole tools quote every cell."""
+    lines = [f'"{100 + row}";"{"ab"[row % 2]}";"u;{row % 3}";"1"' for row in range(500)]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(['"time";"page";"user";"ms"', *lines, '1;"a"";u;1', ""]))
+    given = source(path, delimiter=";")
+    expected = lanes.careful(given, path, plan())
+    monkeypatch.setattr(records.Lines, "__call__", lambda self, line: _counted(self, line))
+    assert lanes.in_columns(given, path, plan()) == expected
+    assert len(CALLS) == 2
+
+
+CALLS: list[str | None] = []
+_read = records.Lines.__call__
+
+
+def _counted(lines_: records.Lines, line: str | None) -> Any:
+    CALLS.append(line)
+    return _read(lines_, line)
 
 
 @QUIET

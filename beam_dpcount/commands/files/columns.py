@@ -8,7 +8,7 @@ cell by cell. So what counts is the same, whatever the other rows are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from typing import Protocol
 
 import numpy as np
@@ -96,12 +96,13 @@ def _of_csv(source: Source, data: InputFile, count: Counts) -> Iterator[Columns]
                 places, width = header_of(source, data, cells_of(lines.decoded(line)))
         if places is None or not text:
             continue
-        plain, odd = _parted(text)
-        table, more = _parsed(source, plain, places, width)
-        if table is not None and len(table):
-            for batch in table.to_batches():
+        plain, quoted, odd = _parted(text, source.delimiter)
+        for some, quote in ((plain, False), (quoted, '"')):
+            table, more = _parsed(source, some, quote, places, width)
+            odd += more
+            for batch in [] if table is None else table.to_batches():
                 yield from _converted(source, batch.columns, len(batch), count)
-        records = (cells_of(lines.decoded(line)) for line in (*odd, *more))
+        records = (cells_of(lines.decoded(line)) for line in odd)
         read = reader(source, "", skipped)
         rows = picked(source, records, places, width, skipped)
         careful = (event for _, row in rows if (event := read(0, row)) is not None)
@@ -110,14 +111,20 @@ def _of_csv(source: Source, data: InputFile, count: Counts) -> Iterator[Columns]
         header_of(source, data, None)
 
 
-def _parted(text: bytes) -> tuple[bytes, list[bytes]]:
-    """Lines without quotes, all of them UTF-8, joined; and the others."""
+def _parted(text: bytes, delimiter: str) -> tuple[bytes, bytes, list[bytes]]:
+    """Lines without quotes, joined; those with cells that are quoted as a whole; and the others."""
     if b'"' not in text and _is_text(text):
-        return text, []
-    every = text.split(b"\n")
-    plain = [line for line in every if b'"' not in line and _is_text(line)]
-    odd = [line for line in every if b'"' in line or not _is_text(line)]
-    return b"\n".join(plain), odd
+        return text, b"", []
+    plain, others, odd = list[bytes](), list[bytes](), list[bytes]()
+    for line in text.split(b"\n"):
+        (odd if not _is_text(line) else others if b'"' in line else plain).append(line)
+    between = rf"\x{ord(delimiter):02x}"
+    cell = rf'(?:"(?:[^"\x00]|"")*"|[^"\x00{between}]*)'
+    whole = pc.match_substring_regex(pa.array(others, pa.binary()), f"^{cell}(?:{between}{cell})*$")
+    sound = whole.to_numpy(zero_copy_only=False).tolist()
+    quoted = [*compress(others, sound)]
+    odd += [line for line, is_sound in zip(others, sound, strict=True) if not is_sound]
+    return b"\n".join(plain), b"\n".join(quoted), odd
 
 
 def _is_text(data: bytes) -> bool:
@@ -131,10 +138,16 @@ def _is_text(data: bytes) -> bool:
 
 
 def _parsed(
-    source: Source, plain: bytes, places: Sequence[int], width: int
+    source: Source, plain: bytes, quote: str | bool, places: Sequence[int], width: int
 ) -> tuple[pa.Table | None, list[bytes]]:
-    """The columns of lines without quotes, as texts; and lines with another number of cells."""
-    if not plain.strip(b"\n") and width > 1:
+    """The columns of sound lines, as texts; and lines with another number of cells.
+
+    Args:
+      plain: the lines.
+      quote: what quotes cells; False: nothing does.
+      places, width: of the columns, and how many there are.
+    """
+    if not plain or (width > 1 and not plain.strip(b"\n")):
         return None, []
     other: list[bytes] = []
 
@@ -150,8 +163,8 @@ def _parsed(
             pa_csv.ReadOptions(use_threads=False, block_size=len(plain) + 1, column_names=names),
             pa_csv.ParseOptions(
                 delimiter=source.delimiter,
-                quote_char=False,
-                double_quote=False,
+                quote_char=quote,
+                double_quote=bool(quote),
                 ignore_empty_lines=width > 1,
                 invalid_row_handler=skip,
             ),
