@@ -269,6 +269,7 @@ WORDS = (
     *("--tick", 20, "--start", AT, "--horizon", 4, *EXACT),
 )
 PEOPLE = ("--user", "who", "--per-user", 3, "--per-key", 3)
+ONE_BY_ONE = ("--direct_num_workers", 1)  # an option for Beam: the lane of rows
 
 
 def shown(path: Path, *more: object) -> dict[str, Any]:
@@ -303,7 +304,11 @@ def shown(path: Path, *more: object) -> dict[str, Any]:
 
 @pytest.mark.pipeline
 @pytest.mark.exhaustive("name")
-@pytest.mark.parametrize("more", [(), PEOPLE, ("--path", "streaming")], ids=["", "people", "state"])
+@pytest.mark.parametrize(
+    "more",
+    [(), PEOPLE, ONE_BY_ONE, (*PEOPLE, *ONE_BY_ONE), ("--path", "streaming")],
+    ids=["", "people", "rows", "rows, people", "state"],
+)
 @pytest.mark.parametrize("name", FILES)
 def test_no_row_of_a_file_is_seen(name: str, more: tuple[object, ...], tmp_path: Path) -> None:
     file, without, hostile = FILES[name]
@@ -314,6 +319,8 @@ def test_no_row_of_a_file_is_seen(name: str, more: tuple[object, ...], tmp_path:
     assert found == COUNTED
     path.write_bytes(hostile)
     assert shown(path, *more) == before
+    if ONE_BY_ONE[0] in more:  # whole outputs do not tell the lane
+        assert shown(path, *more[:-2]) == before
 
 
 @pytest.mark.parametrize(

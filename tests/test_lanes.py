@@ -366,6 +366,7 @@ def test_a_run_without_memory_gives_the_same_bytes(
     for memory in ("1G", "256M", "1"):
         out = odd / "out.csv"
         succeed(*words, "--memory", memory, "--output", out, main=ticks.main)
+        assert "memory" not in (odd / "out.csv.manifest.json").read_text()
         found.append(out.read_bytes())
     assert found[0] == found[1] == found[2]
 

@@ -42,6 +42,7 @@ _COUNTERS = "beam_dpcount/counters"
 _STATISTICS = "beam_dpcount/statistics"
 _STATES = "beam_dpcount/states"
 _DOFNS = "beam_dpcount/dofns"
+_LANES = "beam_dpcount/lanes"
 _PLANS = "beam_dpcount/plans"
 _TRANSFORMS = "beam_dpcount/transforms"
 _COMMANDS = "beam_dpcount/commands"
@@ -900,6 +901,46 @@ MUTANTS = (
     # People
     Mutant(
         "bounding",
+        "one row more of a person counts in columns",
+        f"{_LANES}/people.py",
+        "return order[_ranks(people) < bound.events]",
+        "return order[_ranks(people) <= bound.events]",
+        "tests/test_lanes.py::test_people_are_bounded_alike",
+    ),
+    Mutant(
+        "bounding",
+        "rows of a person wait in several files",
+        f"{_LANES}/spill.py",
+        "part = np.array(parts, dtype=np.int64)[people.indices.to_numpy()]",
+        "part = np.arange(len(people), dtype=np.int64) % _PARTS",
+        "tests/test_lanes.py::test_groups_hold_all_rows_of_a_person_wherever_they_wait",
+    ),
+    Mutant(
+        "bounding",
+        "a key of a person is bounded in columns by what counts",
+        f"{_LANES}/people.py",
+        "    left = ranks < bound.per_key\n",
+        "    left = ranks <= bound.per_key\n",
+        "tests/test_lanes.py::test_people_are_bounded_alike",
+    ),
+    Mutant(
+        "files",
+        "numbers that only some parsers read are read in columns",
+        f"{_LANES}/cells.py",
+        "plain = (other[starts + lengths] == other[starts]) & (lengths > 0)",
+        "plain = (lengths > 0)",
+        "tests/test_lanes.py::test_csv_is_read_alike",
+    ),
+    Mutant(
+        "logs and metrics",
+        "the manifest says how much memory a run had",
+        f"{_COMMANDS}/manifest.py",
+        '    "memory",\n',
+        "",
+        "tests/test_lanes.py::test_a_run_without_memory_gives_the_same_bytes",
+    ),
+    Mutant(
+        "bounding",
         "all events of a person count",
         f"{_COUNTERS}/people.py",
         "        return events >= self.events\n",
@@ -983,9 +1024,9 @@ MUTANTS = (
     Mutant(
         "bounding",
         "of an event's items only one counts, with people",
-        f"{_TRANSFORMS}/ticks.py",
-        "            bound = self.users.bound(self.max_items)\n",
-        "            bound = self.users.bound()\n",
+        f"{_PLANS}/ticks.py",
+        "        return self.users.bound(self.max_items) if self.users",
+        "        return self.users.bound() if self.users",
         "tests/test_attained.py::test_a_persons_one_event_counts_under_all_of_its_items",
     ),
     Mutant(
@@ -1628,8 +1669,8 @@ MUTANTS = (
         "files",
         "a row of Parquet that cannot be read is one with a null",
         f"{_COMMANDS}/files/parquet.py",
-        "            if at in odd:\n",
-        "            if at in odd and not source.per_tick:\n",
+        "        if at in odd:\n",
+        "        if at in odd and not source.per_tick:\n",
         "tests/test_hostile_clock.py::test_a_private_look_at_parquet",
     ),
     Mutant(
