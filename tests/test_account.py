@@ -153,7 +153,7 @@ def test_two_changes_cost_at_least_what_the_ledger_says(tmp_path: Path) -> None:
         ledger = dp.Ledger(total)
         share: Any = ledger.spend(budget)
         share.claim("run", Protection(PERSON.person, PERSON.event_cost(tree)))
-        parts: Any = ledger.standing.parts(True, of_event=True)
+        parts: Any = ledger.standing.parts(True, of="event")
         (part,) = parts
         assert float(cost.rho or cost.epsilon) == pytest.approx(
             getattr(part, "rho", None) or part.epsilon

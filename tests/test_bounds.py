@@ -53,10 +53,11 @@ def kept(rows: Sequence[Row], users: Users) -> list[Row]:
     for row in sorted(counted, key=lambda row: (row[2], row[1], row[3] < 0, row[3])):
         mine = accepted.setdefault(row[0], [])
         keys = Tally(other[1] for other in mine)
-        most = users.events if users.keys is None else users.keys
+        events = users.bound().events
+        most = events if users.keys is None else users.keys
         if (
-            len(mine) < users.events
-            and keys[row[1]] < (users.per_key or users.events)
+            len(mine) < events
+            and keys[row[1]] < (users.per_key or events)
             and (row[1] in keys or len(keys) < most)
             and all(abs(row[2] - other[2]) >= (users.gap or 0) for other in mine)
         ):

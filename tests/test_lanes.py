@@ -302,6 +302,7 @@ OPTIONS: dict[str, tuple[object, ...]] = {
     "where": ("--where", "ms=1", "--until", "1970-01-01T00:02:20Z"),
     "people": (*KEYS, "--user", "user", "--per-user", 3),
     "bounded in keys": (*KEYS, "--user", "user", "--per-user", 4, "--per-key", 2, "--max-keys", 1),
+    "periods": (*KEYS, "--user", "user", "--per-user", 2, "--per", "20s"),
     "gap": ("--user", "user", "--per-user", 3, "--gap", 20, "--value", "ms", "--bounds", -1, 2),
     "stop": (*KEYS[:4], "--stop", 139, "--relation", "replace_one", "--mechanism", "BinaryTree"),
 }

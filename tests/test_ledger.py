@@ -483,7 +483,7 @@ def test_epsilon_of_events_and_of_people():
         events.epsilon_at(unit="person")
     with pytest.raises(ValueError, match=r"nothing holds for a person, .*none is claimed"):
         Ledger(dp.ZCDP(0.4)).epsilon_at(unit="person")
-    with pytest.raises(ValueError, match='unit must be "event" or "person", got \'user\''):
+    with pytest.raises(ValueError, match='unit must be "event", "person" or "period", got'):
         events.epsilon_at(unit="user")
 
     people = claimed(dp.ZCDP(0.4), buyers=FIVE, flows=SIGNED)

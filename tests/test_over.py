@@ -32,6 +32,7 @@ COUNTS: dict[str, dict[str, Any]] = {
     "sum": {"what": dp.Sum("ms", -1, 2, unit=0.5), "keys": ["a"]},
     "people": {"keys": ["a", "b"], "users": dp.Users("who", events=3, per_key=2)},
     "apart": {"keys": ["a", "b"], "users": dp.Users("who", events=3, gap=900)},
+    "periods": {"keys": ["a", "b"], "users": dp.Users("who", events=2, per="2h")},
     "each": {"clock": HOURS.each(), "keys": ["a", "b"]},
     "last": {"clock": HOURS.last(2), "keys": ["a"], "users": dp.Users("who", events=3)},
     "restart": {"clock": HOURS.restart(2), "keys": ["a"], "users": dp.Users("who", 2, per_key=1)},

@@ -14,7 +14,14 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.counters.change import TickChange
-from beam_dpcount.mechanisms import BLT, Endless, NormalizedBLT, ProfiledBLT, recurrence
+from beam_dpcount.mechanisms import (
+    BLT,
+    Endless,
+    FadedBLT,
+    NormalizedBLT,
+    ProfiledBLT,
+    recurrence,
+)
 from beam_dpcount.mechanisms import blt_tables as tables
 from beam_dpcount.mechanisms.recurrence import InPython, compiled
 from beam_dpcount.states.codecs import StateCodec
@@ -23,7 +30,9 @@ from tests.scripted import Script, random_script
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 both = pytest.mark.parametrize(
-    "kind", [BLT, NormalizedBLT, ProfiledBLT, Endless], ids=lambda kind: kind.__name__
+    "kind",
+    [BLT, NormalizedBLT, ProfiledBLT, Endless, FadedBLT],
+    ids=lambda kind: kind.__name__,
 )
 dimensions = pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
 twins = pytest.mark.skipif(
@@ -40,7 +49,8 @@ def calibrated(kind, horizon, most=1, low=0, dimension=None):
 def rational(made):
     """c, the encoder's rates and V as rational numbers."""
     c = [Fraction(weight, 1 << made.p.bits) for weight in made.c]
-    rates = [Fraction(1), *(1 - Fraction(a, 1 << shift) for a, shift in made.a)]
+    fading = (1 - Fraction(a, 1 << shift) for a, shift in made.a)
+    rates = [*([Fraction(1)] * made.p.lead), *fading]
     return c, rates, [Fraction(v, 1 << made.stretches.fraction) for v in made.stretches.columns]
 
 
@@ -62,7 +72,7 @@ def exactly_encoded(made, xs):
 
 
 def encoded(made, xs):
-    k, found = (0,) * (made.p.buffers + 1), []
+    k, found = (0,) * len(made.c), []
     for t, x in enumerate(xs, start=1):
         k, q = made.encode(k, t, x)
         found.append(q)
@@ -101,7 +111,7 @@ def test_encoded_numbers_are_r_x_rounded(kind, horizon, fraction):
     c, rates, _ = rational(made)
     floors = max(
         weight(made, t)
-        * sum(a * min(t, 1 / (1 - b)) for a, b in zip(c[1:], rates[1:], strict=True))
+        * sum(a * min(t, 1 / (1 - b)) for a, b in zip(c, rates, strict=True) if b < 1)
         for t in range(1, horizon + 1)
     )
     most, seen = floors / (1 << made.stretches.fraction), Fraction(0)
@@ -226,6 +236,10 @@ def profiled_for_the_mean(horizon):
     return ProfiledBLT(horizon, objective="mean")
 
 
+def faded_soon(horizon):
+    return FadedBLT(horizon, 8)
+
+
 def largest_share(kind, horizon, streams):
     """The largest |release - sum| without noise, as a share of the sum of absolute values."""
     counter, largest = calibrated(kind, horizon, 1 << 30, low=-1), 0.0
@@ -247,7 +261,10 @@ def large_streams(horizon):
 
 
 @twins
-@pytest.mark.parametrize("kind", [BLT, NormalizedBLT, ProfiledBLT, profiled_for_the_mean, Endless])
+@pytest.mark.parametrize(
+    "kind",
+    [BLT, NormalizedBLT, ProfiledBLT, profiled_for_the_mean, Endless, FadedBLT, faded_soon],
+)
 @pytest.mark.parametrize("horizon", [1, 16, 1000, 65_536, 87_600])
 def test_digits_of_constants_move_a_release_by_no_more_than_stated(kind, horizon):
     assert largest_share(kind, horizon, large_streams(horizon)) < OFF
@@ -367,7 +384,7 @@ def test_a_last_digit_of_a_constant_tells_machines_apart(monkeypatch):
         other = BLT(100)
         other.__dict__["_poles"] = replace(poles, **{name: changed})
         assert other.fingerprint != here, name
-    by = tables.stretches("blt", 100, None)
+    by = BLT(100)._stretches
     columns = (*by.columns[:-1], by.columns[-1] + 1)
     for changed in (by._replace(fraction=by.fraction + 1), by._replace(columns=columns)):
         monkeypatch.setattr(BLT, "_stretches", changed)

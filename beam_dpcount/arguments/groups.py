@@ -170,7 +170,7 @@ def selection(values: Values) -> SelectKeys:
 def check_people(values: Values) -> None:
     """Raise ParameterError if a bound on people lacks what it needs."""
     if values["user"] is None:
-        for name in (*_LIMITS, "gap"):
+        for name in (*_LIMITS, "gap", "per", "lateness"):
             if values.get(name) is not None:
                 raise refusal(
                     name,
@@ -184,6 +184,9 @@ def check_people(values: Values) -> None:
             "{user} needs {per_user} K, the most rows of a person that count",
             "the noise grows with it, and further rows are left out; give e.g. {per_user=}5",
         )
+    if values.get("lateness") is not None and values["per"] is None:
+        problem = "{lateness} needs {per} TIME, whose periods it is of"
+        raise refusal("lateness", problem, "give e.g. {per=}1d, or leave it out")
     if values.get("gap") is None:
         return
     if values["path"] == "streaming" and values["late"] == "fold":
@@ -215,7 +218,9 @@ def people(values: Values, by: Callable[[Any], Any], whole: bool = False) -> Use
         if values[name] is not None:
             check_whole(name, values[name])
     in_key = values["per_key"] if whole else per_key(values)
-    return Users(by, values["per_user"], values["max_keys"], in_key, values.get("gap"))
+    per, late = values.get("per"), values.get("lateness")
+    most = values["per_user"], values["max_keys"], in_key, values.get("gap")
+    return Users(by, *most, per=getattr(per, "text", "") or per, lateness=late)
 
 
 def per_key(values: Values) -> int:

@@ -170,6 +170,13 @@ PEOPLE = parsed(
         noise, fewer leave more out (`beam-dpcount bounds` compares them)
     max_keys M: whole, people, example=3, more
         the most keys of a person (default: as many as rows)
+    per TIME: tick, people ticks, example=1d
+        bound each person anew in each period, such as 1d (with {zone}: local days), and protect one
+        person's rows of any one of them, and not a person with all rows. So people count for years.
+        Default: one bound over the whole clock, after which a person never counts again
+    lateness TIME: duration, people ticks, example=1h, more
+        with {per} and {path=}streaming: for how long after the end of its period a row may still
+        count (default: one period)
     per_key J: whole, people, example=2
         the most rows of a person in one key (default 1: people, each once a key; without {key},
         as many as {per_user})

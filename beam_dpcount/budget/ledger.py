@@ -27,6 +27,7 @@ from beam_dpcount.budget.shares import (
 )
 from beam_dpcount.budget.spender import Spender, Unknown
 from beam_dpcount.budget.standing import ROUNDING, Standing
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.errors import OverspentError
 
 _LOCK = threading.Lock()
@@ -296,7 +297,13 @@ class Ledger:
         return Standing(self._title(), self._budget, self._total, *left, self.shares, entered)
 
     def epsilon_at(
-        self, delta: float | None = None, claimed: bool = True, unit: str | None = None
+        self,
+        delta: float | None = None,
+        claimed: bool = True,
+        unit: str | None = None,
+        *,
+        periods: int | None = None,
+        age: int | None = None,
     ) -> float:
         """The epsilon that all shares together satisfy at this delta, rounded up.
 
@@ -308,15 +315,25 @@ class Ledger:
             `delta_for_keys` alone, which is mostly none: pure DP.
           claimed: only shares that transforms have claimed; False: all, and what is left, which is
             taken to protect whom the claimed ones do; and all of `keys_delta`.
-          unit: "event" or "person". Default: a person's if all claimed shares protect one, else an
-            event's.
+          unit: "event", "person" or "period": one person's events of any one period of
+            `Users(per=...)`, of the share with the longest clock. Shares whose periods do not lie
+            within these, and bounds over the whole stream, then count as two changes for each of
+            their periods that one meets.
+            Default: a period's if some claimed share protects one and none an event only; a
+            person's if all protect one; else an event's.
+          periods: for so many periods of one person together, whichever they are. Default: one.
+          age: is of transforms alone, `TickCount.epsilon_at(age=)`.
 
         Raises:
-          ValueError: nothing holds for a person, as some shares protect an event only; or for an
-            event, as some of what is not claimed may yet protect people. Or delta is not above
+          ValueError: nothing holds for a person or a period, as some shares protect less; or for
+            an event, as some of what is not claimed may yet protect people. Or delta is not above
             what keys take of it.
         """
-        return self.standing.epsilon_at(delta, claimed, unit)
+        if age is not None:
+            problem = "is of one clock, and shares may be of several"
+            remedy = "ask each transform: count.epsilon_at({age=}7)"
+            raise ParameterError("age", problem, remedy)
+        return self.standing.epsilon_at(delta, claimed, unit, periods)
 
     def delta_for_keys(self, claimed: bool = True, unit: str | None = None) -> float:
         """What showing keys that nobody listed takes of any delta, rounded up; mostly 0.

@@ -29,6 +29,7 @@ Delta for keys: where keys are not listed but shown once their private counts ar
 probability, at most, of showing any that only {whom} has. It adds up over shares.
 {beside}"""
 
+SEVERAL = (7, 30)  # periods of one person, whose cost together is shown
 _COLUMNS = ("share", "part", "budget", "delta for keys", "claimed by")
 _PART, _KEYS_DELTA = 1, 3  # the latter is shown where anything is kept for keys
 
@@ -84,33 +85,26 @@ def _holds(standing: Standing, delta: float | None) -> str:
 
 def _of_events(standing: Standing, delta: float | None) -> str:
     """What holds for an event, where no share protects more."""
-    whole = standing.for_keys(False, False)
+    whole = standing.for_keys(False)
     delta = standing.usual_delta(whole) if delta is None else delta
-    spent = _in_words(standing, standing.parts(True), standing.for_keys(True, False), delta)
+    spent = _in_words(standing, standing.parts(True), standing.for_keys(True), delta)
     every = _in_words(standing, standing.parts(False), whole, delta)
     return f"epsilon{_where(delta)}: {spent} of what is claimed, {every} of all"
 
 
 def _of_people(standing: Standing, delta: float | None) -> str:
-    """What holds for a person and for an event, where shares protect people."""
-    mine = [s for s in standing.shares if s.protects.person]
-    mixed = any(s.claimed_by and not s.protects.person for s in standing.shares)
-    keys = sum((s.keys_delta for s in mine), Fraction(0))
-    whole = standing.for_keys(False, False)
-    at = standing.usual_delta(keys if mixed else whole) if delta is None else delta
-    person = _in_words(standing, [s.budget for s in mine], keys, at)
-    names = ", ".join(s.name for s in mine)
-    rest = (
-        " alone" if mixed else f", {_in_words(standing, standing.parts(False), whole, at)} of all"
-    )
-    keys = standing.for_keys(True, True)
+    """What holds for a person, or a period of one, and for an event."""
+    if standing.units:
+        said = _of_periods(standing, delta)
+        mixed = any(s.claimed_by and s.protects.refusal(standing.units[0]) for s in standing.shares)
+    else:
+        mixed = any(s.claimed_by and not s.protects.person for s in standing.shares)
+        said = [_of_person(standing, delta, mixed)]
+    keys = standing.for_keys(True, "event")
     later = standing.usual_delta(keys) if delta is None else delta
-    event = _in_words(standing, standing.parts(True, of_event=True), keys, later)
-    said = [
-        f"epsilon{_where(at)}, for one person: {person} by {names}{rest}",
-        f"epsilon{_where(later)}, for one event: {event} of what is claimed",
-    ]
-    more = [s for s in mine if s.protects.event_cost > 1]
+    event = _in_words(standing, standing.parts(True, of="event"), keys, later)
+    said.append(f"epsilon{_where(later)}, for one event: {event} of what is claimed")
+    more = [s for s in standing.shares if s.protects.person and s.protects.event_cost > 1]
     ways = {
         "twice in epsilon"
         if isinstance(s.budget, PureDP)
@@ -121,6 +115,37 @@ def _of_people(standing: Standing, delta: float | None) -> str:
         said += ["", _BEHIND.format(how=" or ".join(sorted(ways)))]
         said += ["Its delta for keys counts twice."] * any(s.keys_delta for s in more)
     return "\n".join(said + ["", _MIXED] * mixed)
+
+
+def _of_person(standing: Standing, delta: float | None, mixed: bool) -> str:
+    mine = [s for s in standing.shares if s.protects.person]
+    keys = sum((s.keys_delta for s in mine), Fraction(0))
+    whole = standing.for_keys(False)
+    at = standing.usual_delta(keys if mixed else whole) if delta is None else delta
+    person = _in_words(standing, [s.budget for s in mine], keys, at)
+    names = ", ".join(s.name for s in mine)
+    rest = (
+        " alone" if mixed else f", {_in_words(standing, standing.parts(False), whole, at)} of all"
+    )
+    return f"epsilon{_where(at)}, for one person: {person} by {names}{rest}"
+
+
+def _of_periods(standing: Standing, delta: float | None) -> list[str]:
+    """What holds for one person's events of a period, and of several."""
+    unit, said = standing.units[0], []
+    mine = [s for s in standing.shares if s.claimed_by and not s.protects.refusal(unit)]
+    for many in (1, *SEVERAL):
+        keys = sum((s.protects.delta_of(s.keys_delta, unit, many) for s in mine), Fraction(0))
+        at = standing.usual_delta(sum((s.keys_delta for s in mine), Fraction(0)))
+        at = at if delta is None else delta
+        parts = [s.protects.budget_of(s.budget, unit, many) for s in mine]
+        if at is None and keys:
+            at = float_up(keys)
+        which = unit.any if many == 1 else f"{many} {unit.plural}"
+        found = _in_words(standing, parts, keys, at)
+        said.append(f"epsilon{_where(at)}, for one person's events of {which}: {found}")
+    said[0] += f" by {', '.join(s.name for s in mine)}"
+    return said
 
 
 def _of_keys(standing: Standing) -> str:

@@ -47,7 +47,13 @@ class Book(Protocol):
     def _shares(self) -> Mapping[str, Share]: ...
 
     def epsilon_at(
-        self, delta: float | None = None, claimed: bool = True, unit: str | None = None
+        self,
+        delta: float | None = None,
+        claimed: bool = True,
+        unit: str | None = None,
+        *,
+        periods: int | None = None,
+        age: int | None = None,
     ) -> float: ...
 
     def _claim(

@@ -15,6 +15,8 @@ from beam_dpcount.budget.conversions import (
     zcdp_epsilon,
 )
 from beam_dpcount.budget.shares import Share
+from beam_dpcount.budget.spender import Unit
+from beam_dpcount.checks import check_whole
 
 # Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by this part of
 # itself gets what is left, and when only this part of a budget is left, nothing is. What is kept
@@ -61,24 +63,37 @@ class Standing:
         self,
         claimed: bool,
         rounded: Callable[[Fraction], float] = float_down,
-        of_event: bool = False,
+        of: Unit | str = "",
+        many: int = 1,
     ) -> list[PureDP | ZCDP]:
         """The budgets of claimed shares; or of all shares, and of what is left.
 
         Args:
           claimed, rounded: which, and how what is left is rounded.
-          of_event: what each costs for one event, where it protects a person.
+          of: whose cost it is: "event" for one event of shares that protect a person; periods, for
+            so many of one person; else what each share protects.
+          many: how many periods.
         """
         shares = [s for s in self.shares if s.claimed_by is not None or not claimed]
-        parts = [s.protects.budget_of_event(s.budget) if of_event else s.budget for s in shares]
+        if isinstance(of, str):
+            parts = [
+                s.protects.budget_of_event(s.budget) if of == "event" else s.budget for s in shares
+            ]
+        else:
+            parts = [
+                s.protects.budget_of(s.budget, of, many) if s.claimed_by is not None else s.budget
+                for s in shares
+            ]
         rest = None if claimed else self._rest(rounded)
         return parts if rest is None else [*parts, rest]
 
-    def epsilon_at(self, delta: float | None, claimed: bool, unit: str | None) -> float:
+    def epsilon_at(
+        self, delta: float | None, claimed: bool, unit: str | None, periods: int | None = None
+    ) -> float:
         """As `Ledger.epsilon_at` says."""
-        of_event = self._counts_for_events(claimed, unit)
-        keys = self.for_keys(claimed, of_event)
-        epsilon = self.epsilon(self.parts(claimed, of_event=of_event), keys, delta)
+        of, many = self.counted_for(claimed, unit, periods)
+        keys = self.for_keys(claimed, of, many)
+        epsilon = self.epsilon(self.parts(claimed, of=of, many=many), keys, delta)
         if epsilon is None:
             raise ValueError(
                 f"at delta = {self.usual_delta(keys) if delta is None else delta:g} no epsilon "
@@ -89,27 +104,75 @@ class Standing:
 
     def delta_for_keys(self, claimed: bool, unit: str | None) -> float:
         """As `Ledger.delta_for_keys` says."""
-        return float_up(self.for_keys(claimed, self._counts_for_events(claimed, unit)))
+        return float_up(self.for_keys(claimed, *self.counted_for(claimed, unit, None)))
 
-    def for_keys(self, claimed: bool, of_event: bool) -> Fraction:
+    def for_keys(self, claimed: bool, of: Unit | str = "", many: int = 1) -> Fraction:
         """What showing keys takes of delta: of what is claimed, or of that and what is left."""
-        takes = [
-            s.protects.delta_of_event(s.keys_delta) if of_event else s.keys_delta
-            for s in self.shares
-        ]
-        taken = sum(takes, Fraction(0))
+        if isinstance(of, str):
+            takes = [
+                s.protects.delta_of_event(s.keys_delta) if of == "event" else s.keys_delta
+                for s in self.shares
+            ]
+        else:
+            takes = [
+                s.protects.delta_of(s.keys_delta, of, many)
+                for s in self.shares
+                if s.claimed_by is not None
+            ]
+        taken = min(sum(takes, Fraction(0)), Fraction(1))
         return taken if claimed else taken + self.keys_delta_left
 
-    def _counts_for_events(self, claimed: bool, unit: str | None) -> bool:
-        """Whether shares count as what they cost an event, though some protect people."""
+    @property
+    def units(self) -> list[Unit]:
+        """The periods that claimed shares protect, each once; first those of the longest clock."""
+        found: list[Unit] = []
+        for share in self.shares:
+            unit = share.protects.unit
+            if share.claimed_by is not None and unit is not None and unit not in found:
+                found.append(unit)
+        return sorted(found, key=lambda unit: -unit.span)
+
+    def counted_for(
+        self, claimed: bool, unit: str | None, periods: int | None
+    ) -> tuple[Unit | str, int]:
+        """Whose cost is asked for: as for `parts`, and of how many periods."""
+        units, many = self.units, 1 if periods is None else check_whole("periods", periods)
+        if unit not in (None, "event", "person", "period"):
+            raise ValueError(f'unit must be "event", "person" or "period", got {unit!r}')
         events = [s.name for s in self.shares if s.claimed_by and not s.protects.person]
-        if unit not in (None, "event", "person"):
-            raise ValueError(f'unit must be "event" or "person", got {unit!r}')
-        if unit == "person" and (events or not self.has_people):
-            named = ", ".join(events) or "none is claimed for a person"
+        if unit == "period" or periods is not None or (unit is None and units and not events):
+            return self._period(units, claimed, many), many
+        return ("event" if self._counts_for_events(claimed, unit, events) else ""), 1
+
+    def _period(self, units: list[Unit], claimed: bool, many: int) -> Unit:
+        """The periods that a cost is of: those of the longest clock."""
+        if not units:
             raise ValueError(
-                f"of {self.title} nothing holds for a person, as these shares protect an event: "
-                f"{named}: give users= to what spends them"
+                f"of {self.title} no share protects one person's events of a period: give "
+                'users=Users(by, events, per="1d") to what spends them, or leave periods out'
+            )
+        if many > 1 and not claimed:
+            raise ValueError(
+                "what several periods cost is known of claimed shares only: leave claimed=False out"
+            )
+        for share in self.shares:
+            reason = share.protects.refusal(units[0]) if share.claimed_by is not None else ""
+            if reason:
+                raise ValueError(
+                    f"of {self.title} nothing holds for one person's events of {units[0].any}, as "
+                    f"{share.name!r} {reason}: take a ledger of its own for it"
+                )
+        return units[0]
+
+    def _counts_for_events(self, claimed: bool, unit: str | None, events: Sequence[str]) -> bool:
+        """Whether shares count as what they cost an event, though some protect people."""
+        periods = [s.name for s in self.shares if s.claimed_by and s.protects.unit is not None]
+        if unit == "person" and (events or periods or not self.has_people):
+            named = ", ".join([*events, *periods]) or "none is claimed for a person"
+            less = "an event" if events or not periods else "one period of a person"
+            raise ValueError(
+                f"of {self.title} nothing holds for a person, as these shares protect {less}: "
+                f"{named}: give users= to what spends them" + ", without per" * bool(periods)
             )
         if not self.has_people or not (events or unit == "event"):
             return False

@@ -51,6 +51,8 @@ OWN = (
             and as many as --per-user)
         gap TIME ...: durations, example=1h
             the least time between two rows of a person (default: none)
+        per TIME ...: texts, example=1d
+            bound each person anew in each such period; none is the whole clock (default: none)
         sample SHARE: number, default=1, example=0.1
             the share of all people whose rows these are (default 1): what is left out is divided by
             it; sample people, with all their rows, and not rows
@@ -125,7 +127,10 @@ def tried_of(options: argparse.Namespace) -> dict[str, Any]:
         for given in getattr(options, name) or ():
             check_whole(name, given)
     named = {"events": "per_user", "keys": "max_keys", "per_key": "per_key", "gap": "gap"}
-    return {name: x for name, given in named.items() if (x := getattr(options, given)) is not None}
+    found = {name: x for name, given in named.items() if (x := getattr(options, given)) is not None}
+    if options.per is not None:
+        found["per"] = [None if text == "none" else text for text in options.per]
+    return found
 
 
 def rows(events: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
@@ -139,4 +144,5 @@ def as_options(users: Any) -> str:
     """A bound, as the commands that count take it."""
     given = f"--per-user {users.events} --per-key {users.per_key}"
     given += "" if users.keys is None else f" --max-keys {users.keys}"
+    given += "" if users.per is None else f" --per {users.per}"
     return given + (f" --gap {users.micros / 10**6:.10g}" if users.micros else "")

@@ -55,7 +55,7 @@ def change_of(options: argparse.Namespace) -> Change:
         check_unit(options.unit, change)
         if not people:
             return change
-        return group_of(change, people["events"], people["per_key"], asserted=False)
+        return group_of(change, people["events"], people["per_key"], False, own_step=True)
     for name in given:
         check_whole(name, getattr(options, name))
     items = 1 if options.max_items is None else options.max_items

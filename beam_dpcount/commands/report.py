@@ -18,6 +18,7 @@ import numpy as np
 import beam_dpcount as dp
 from beam_dpcount.arguments import groups
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.people import period_name, remaining
 from beam_dpcount.times import every
 
 VISIBLE = 10  # standard deviations
@@ -178,10 +179,22 @@ UNBOUNDED = (
 )
 
 
+def period(options: argparse.Namespace) -> str:
+    """In which period a bound on people holds; empty: over the whole clock."""
+    per = getattr(options, "per", None)
+    if per is None:
+        return ""
+    text = getattr(per, "text", "") or per
+    zone = getattr(options, "zone", None)
+    local = zone is not None and str(text)[-1:] in ("d", "w")
+    return f"{period_name(text)} in {zone}" if local else period_name(text)
+
+
 def most_rows(options: argparse.Namespace, of: str = " of a person") -> str:
     """How many rows of a person count."""
-    per_key = groups.per_key(vars(options))
-    limits = [f"{many(options.per_user, 'row')}{of}", f"{per_key:,} a key"]
+    per_key, each = groups.per_key(vars(options)), period(options)
+    each = (f" and {each}" if of else f" in each {each}") if each else ""
+    limits = [f"{many(options.per_user, 'row')}{of}{each}", f"{per_key:,} a key"]
     if options.max_keys is not None:
         limits.append(f"in {many(options.max_keys, 'key')}")
     if getattr(options, "gap", None) is not None:
@@ -198,8 +211,11 @@ def protected(options: argparse.Namespace, steps: bool) -> str:
             f"what all rows of one person say, where {most}, count (the rest of a person's rows, "
             f"and rows without a person, {empty}, count 0 and have a release)"
         )
+    whom = "one person with all rows"
+    if each := period(options):
+        whom = f"one person's rows of any one {each}, not for a person with all rows"
     return (
-        f"one person with all rows, where {most}, count (the rest of a person's rows do not count, "
+        f"{whom}, where {most}, count (the rest of a person's rows do not count, "
         f"nor do rows without a person, {empty})"
     )
 
@@ -216,6 +232,20 @@ def of_people(options: argparse.Namespace, steps: bool) -> list[str]:
         "note: how many rows of people do not count is private: a bias that no stated error covers "
         "(beam-dpcount bounds shows it, of a sample)",
         *_limits_above_all(options),
+        *_fading(options, steps),
+    ]
+
+
+def _fading(options: argparse.Namespace, steps: bool) -> list[str]:
+    """A note on how little of people who come back counts, under one bound over the whole clock."""
+    if steps or options.per is not None:
+        return []
+    shares = (f"{remaining(options.per_user, 1, days):.0%}" for days in (30, 90, 360))
+    first, third, twelfth = shares
+    return [
+        f"note: the bound is over the whole clock: of someone with a row a day, {first} of the "
+        f"rows of the first month count, {third} of the third and {twelfth} of the twelfth (--per "
+        "1d bounds each day by itself, and protects less)"
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import beam_dpcount as dp
@@ -23,6 +24,7 @@ from beam_dpcount.commands.task import Listed, Task
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.plans.losses import together_of
 from beam_dpcount.plans.ticks import TickNumbersPlan
 from beam_dpcount.statistics.items import places as places_of
 from beam_dpcount.statistics.items import read_items
@@ -134,6 +136,11 @@ class RunningTicks(Task):
         return self.count.selection
 
     @property
+    def parts(self) -> Sequence[Any]:
+        """What counts: here one engine."""
+        return [SimpleNamespace(engine=self.count)]
+
+    @property
     def _lists_keys(self) -> bool:
         """Whether rows of other keys are left out."""
         return self.options.key is not None and self.selection is None
@@ -165,6 +172,7 @@ class RunningTicks(Task):
             lines = [f"note: every row {within} counts 1"]
         lines[0] += f"; a key counts {self.count.countable} (--max-per-tick)"
         lines += report.of_people(options, self.people_are_public)
+        lines += self._of_periods()
         lines += self._useless_limits()
         if selection is not None:
             lines += select.notes(options, selection)
@@ -225,6 +233,13 @@ class RunningTicks(Task):
                 "ended since, at no cost"
             )
         return notes
+
+    def _of_periods(self) -> list[str]:
+        """A note on what several periods of one person cost together."""
+        if self.options.per is None:
+            return []
+        said = together_of([part.engine for part in self.parts])
+        return [f"note: the budget is for one {report.period(self.options)} of a person: {said}"]
 
     def _useless_limits(self) -> list[str]:
         """Notes on limits on people that leave rows out, or cost noise, for nothing."""

@@ -188,6 +188,7 @@ class Sentence(RunningTicks):
             "note: an empty cell is a missing value, and counts nothing in metrics of its column"
         ] * bool(self._columns)
         lines += report.of_people(options, self.people_are_public)
+        lines += self._of_periods()
         if len(self.views) > 1:
             lines.append(
                 "note: the views share the budget in equal parts; people are bounded in each alone"
@@ -345,11 +346,14 @@ class Sentence(RunningTicks):
 
     def beyond_bounds(self, events: Sequence[tuple[str, str, int | None, object]]) -> int:
         bound, restarts = self.count.users.bound(), self.engine._restarts
-        seen: dict[str, Seen] = defaultdict(Seen)
+        periods = self.engine._periods
+        seen: dict[tuple[str, int], Seen] = defaultdict(Seen)
         beyond = 0
         for person, key, micros, _ in sorted(events, key=lambda event: event[2] or 0):
             window = restarts.count_of(restarts.tick_of(micros))[0] if restarts else 0
-            taken = person and bound.take(seen[person], [(key, window)], micros or 0)
+            period = 0 if periods is None or micros is None else periods.of(micros)
+            mine = seen[person, period]
+            taken = person and bound.take(mine, [(key, window)], micros or 0)
             beyond += not taken
         return beyond
 

@@ -36,6 +36,7 @@ from beam_dpcount.commands.report import (
     many,
     most_rows,
     one_run,
+    period,
     protected,
     rule_of_thumb,
     table,
@@ -306,6 +307,8 @@ class Task(ABC):
         options = self.options
         if options.user is not None:
             most, person = most_rows(options, of=""), f"one person ({options.user})"
+            if each := period(options):
+                return f"one person's rows ({options.user}) of any one {each}, with {most}"
             if self.people_are_public:
                 return f"what {person} says in {most} (not whose rows they are)"
             return f"{person} with {most}"

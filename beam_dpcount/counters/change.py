@@ -112,6 +112,14 @@ class Change:
         return 1 if self.relation in RELATIONS else 2
 
     @property
+    def spacing(self) -> int:
+        """By how many steps changes of one counter are apart, at least, if there are several; or 0.
+
+        0 where only one step changes, and where several changes may be of one step.
+        """
+        return 0
+
+    @property
     def person(self) -> str:
         """Whose events are protected, in words; empty where it is one event."""
         return ""

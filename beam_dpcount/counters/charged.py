@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from beam_dpcount.budget.account import Account
+from beam_dpcount.budget.account import Account, account_error
 from beam_dpcount.budget.budgets import ZCDP, Budget
 from beam_dpcount.budget.charges import TWO_CHANGES, Charge, Charges, written
 from beam_dpcount.budget.conversions import float_up
@@ -20,6 +20,7 @@ from beam_dpcount.budget.costs import GaussianCost, PureCost
 from beam_dpcount.budget.spender import Protection, Unknown
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.period_costs import PeriodCosts, TogetherCosts
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.entropy import Entropy
 
@@ -34,6 +35,7 @@ class CounterSpender:
       at_clock: whether it protects that a row exists.
       user: the column that says whom it protects; None if it has no name, or a row is protected.
       counts: all public arguments that say what it counts, as text.
+      losses: what several periods of one person cost, if one of them is protected.
     """
 
     counter: Any
@@ -41,11 +43,14 @@ class CounterSpender:
     at_clock: bool
     user: str | None
     counts: str = ""
+    losses: PeriodCosts | None = None
 
     @property
     def protects(self) -> Protection:
         change = self.counter.change
-        return Protection(change.person, change.event_cost(self.counter.mechanism))
+        losses = None if self.losses is None else TogetherCosts((self.losses,))
+        cost = change.event_cost(self.counter.mechanism)
+        return Protection(change.person, cost, losses, getattr(change, "asserted", False))
 
     @property
     def fingerprint(self) -> str:
@@ -72,7 +77,9 @@ class JoinedSpender:
 
     @property
     def protects(self) -> Protection:
-        return self._dearest.protects
+        losses = tuple(part.losses for part in self.parts if part.losses is not None)
+        dearest = self._dearest.protects
+        return replace(dearest, losses=TogetherCosts(losses)) if losses else dearest
 
     @property
     def at_clock(self) -> bool:
@@ -93,6 +100,7 @@ class JoinedSpender:
     def charges(self, budget: Budget, keys_delta: float, account: Account) -> tuple[Charges, str]:
         # Of the whole budget, as the parts compose to it: no counter knows all of them.
         if account.user is not None:
+            _check_unit(self.parts[0].counter, account)
             charge = account.charge(budget, keys_delta)
             return Charges(charge, charge.of_two()), ""
         return Unknown(self.protects).charges(budget, keys_delta, account)
@@ -123,6 +131,8 @@ def charges_of(
       account: in which they are charged.
     """
     for_person = account.user is not None
+    if for_person:
+        _check_unit(counter, account)
     factor = times(counter, for_person)
     charge = account.charge(budget, keys_delta)
     why = ""
@@ -132,6 +142,18 @@ def charges_of(
     elif factor != 1:
         charge, why = charge.of_two(), f" (two times its budget: {TWO_CHANGES})"
     return Charges(charge, _replaced(charge, budget, counter, for_person)), why
+
+
+def _check_unit(counter: Counter, account: Account) -> None:
+    """Raise AccountError for a run that protects less than an account of a person is about."""
+    periods = getattr(counter.change, "periods", None)
+    if periods is not None:
+        raise account_error(
+            f"account {account.path!r} is for one person with all rows, and this run is for one "
+            f"person's rows of {periods.any}: nothing would follow for the person",
+            "take an account for one row, or leave {per} out",
+            "per",
+        )
 
 
 def _replaced(charge: Charge, budget: Budget, counter: Counter, for_person: bool) -> Charge:

@@ -11,6 +11,7 @@ from typing import Any
 from beam_dpcount import mechanisms
 from beam_dpcount.budget.budgets import ZCDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_flag, check_whole
+from beam_dpcount.counters.active import AlternatingError
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
 from beam_dpcount.mechanisms.base import (
@@ -31,6 +32,7 @@ from beam_dpcount.noise.laws import ScaleError
 from beam_dpcount.notebooks import table
 
 _REASONS: dict[type[Exception], str] = {
+    AlternatingError: "changes of activity",
     UnsupportedBudgetError: "budget",
     UnsupportedHorizonError: "horizon",
     ScaleError: "scale of its noise",  # out of range for this one; others may need less noise
@@ -38,6 +40,7 @@ _REASONS: dict[type[Exception], str] = {
 _COMPARED = 1 << 12  # steps up to which all mechanisms are compared for differences
 _STEPS = 300  # of which the cost of one is measured
 _LARGE = 1000  # numbers of state that no default takes
+_FOR_SEVERAL = "for several events of a person, some steps apart"
 _HEADING = ("mechanism", "noise", "max stddev", "mean stddev", "state", "draws/step")
 # Those that take more than a horizon, and how they are made.
 _INSTANCES = {
@@ -196,12 +199,15 @@ def choose(
         if kind.quick < horizon <= kind.longest:
             missing.append((kind.__name__, "slow to calibrate"))
             continue
+        if kind.several_steps and not _spacing(change):
+            missing.append((kind.__name__, _FOR_SEVERAL))
+            continue
         made = _made(kind, horizon, replays)
         if type(made) is not kind:
             missing.append((kind.__name__, "draws early"))  # what replaces it has a row of its own
             continue
         try:
-            aimed = made.for_objective(objective)
+            aimed = _aimed(made, objective, change, dimension, unit)
             counter = calibrate(aimed, budget, change, dimension, unit)
         except tuple(_REASONS) as error:
             missing.append((kind.__name__, _REASONS[type(error)]))
@@ -260,7 +266,8 @@ def resolve(
             raise ValueError(f"unknown mechanism {mechanism!r}: choose one of {', '.join(names)}")
         mechanism = names[mechanism]
     if is_mechanism_class(mechanism):
-        return _made(mechanism, check_horizon(horizon), replays)
+        made = _made(mechanism, check_horizon(horizon), replays)
+        return _aimed(made, "max", change, dimension, unit)
     if not isinstance(mechanism, Mechanism):
         one = f"one of {', '.join(names)} (an instance, the class, or its name)"
         raise TypeError(f"mechanism must be {one}, got {mechanism!r}")
@@ -310,6 +317,36 @@ def resolve_last(
     return best
 
 
+def resolve_active(
+    horizon: int,
+    budget: Budget,
+    replays: bool = False,
+    change: Change | None = None,
+    unit: float = 1,
+) -> Mechanism:
+    """The mechanism of least exact error for how many people are active.
+
+    Fresh noise at every tick, or prefix sums of changes. Of these the columns are compared last.
+    """
+    kinds = [kind for kind in mechanisms.ALL if horizon <= kind.quick]
+    made = [_made(kind, horizon, replays) for kind in kinds]
+    pure = isinstance(budget, PureDP)
+
+    def product(mechanism: Mechanism) -> float:
+        column = mechanism.l1_sensitivity**2 if pure else mechanism.l2_sensitivity_squared
+        return float(column) * mechanism.max_row_norm2()
+
+    best: Mechanism = SingleSteps(horizon)
+    least = _largest_stddev(best, budget, change, None, unit)
+    for mechanism in sorted((each for each in made if each.state_size <= _LARGE), key=product):
+        try:
+            largest = _largest_stddev(mechanism, budget, change, None, unit)
+        except tuple(_REASONS):
+            continue
+        return mechanism if largest < least else best
+    return best
+
+
 def _best(
     horizon: int,
     budget: Budget,
@@ -321,10 +358,11 @@ def _best(
     """The mechanism of `choose`, without what only its table shows."""
     best, least = None, math.inf
     for kind in mechanisms.ALL:
-        if kind.quick < horizon <= kind.longest:
+        if kind.quick < horizon <= kind.longest or (kind.several_steps and not _spacing(change)):
             continue
         made = _made(kind, horizon, replays)
         try:
+            made = _aimed(made, "max", change, dimension, unit)
             if made.state_size > _LARGE:
                 continue
             largest = _largest_stddev(made, budget, change, dimension, unit)
@@ -343,6 +381,34 @@ def _largest_stddev(
 ) -> float:
     """A number only: equal arguments may be written differently, and a counter shows them."""
     return math.sqrt(calibrate(mechanism, budget, change, dimension, unit).max_variance())
+
+
+def _spacing(change: Change | None) -> int:
+    return 0 if change is None else change.spacing
+
+
+@lru_cache(maxsize=64)
+def _aimed(
+    mechanism: Mechanism, objective: str, change: Change | None, dimension: int | None, unit: float
+) -> Mechanism:
+    """The best of its kind for this objective, and for a change of several steps.
+
+    It depends on the horizon, the objective and the change alone: not on the budget, and not on
+    data, of which nothing is known here.
+    """
+    mechanism = mechanism.for_objective(objective)
+    if change is None or not change.spacing or not mechanism.several_steps:
+        return mechanism
+    protected = change
+
+    def charge(made: Mechanism) -> float:
+        """The variance, at a budget that makes a draw's as large as the squared sensitivity."""
+        most = protected.magnitude(unit), protected.largest(unit)
+        squared = protected.norms(made, unit, dimension)[1] / made.resolution(*most) ** 2
+        rows = made.max_row_norm2() if objective == "max" else made.mean_row_norm2()
+        return float(squared) * rows
+
+    return mechanism.for_charge(charge, protected.spacing)
 
 
 def _made(kind: type[Mechanism], horizon: int, replays: bool) -> Mechanism:

@@ -22,7 +22,7 @@ from beam_dpcount.budget.costs import (
     pure_cost,
 )
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.change import Change, check_unit
+from beam_dpcount.counters.change import Change, Norms, check_unit
 from beam_dpcount.counters.lattice import Lattice
 from beam_dpcount.errors import Error, NotANumberError
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
@@ -354,18 +354,22 @@ class Counter(LatticeCounter):
         return self.costs()[0].epsilon_at(delta)
 
     def costs(self) -> list[Cost]:
-        l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
+        return [self.cost_of(self.change.norms(self.mechanism, self.unit, self.dimension))]
+
+    def cost_of(self, norms: Norms) -> Cost:
+        """What all releases of one stream cost for a change of these norms."""
+        l1, l2_squared = norms
         match self.law:
             case DiscreteGaussian(sigma2):
-                return [ConcentratedCost(l2_squared / (2 * sigma2))]
+                return ConcentratedCost(l2_squared / (2 * sigma2))
             case RoundedGaussian(sigma2):
-                return [GaussianCost(l2_squared / sigma2)]
+                return GaussianCost(l2_squared / sigma2)
             case DiscreteLaplace(scale):
                 pure = pure_cost(l1 / scale)
                 # Where noise is drawn early, inputs may follow noise already seen: pure DP only.
                 if self.mechanism.draws_early:
-                    return [pure]
-                return [PureCost(pure.epsilon, min(pure.rho, l2_squared / (2 * scale**2)))]
+                    return pure
+                return PureCost(pure.epsilon, min(pure.rho, l2_squared / (2 * scale**2)))
         raise TypeError(f"noise of {self.law!r} has no event: use a law that calibrate chooses")
 
     def describe(self) -> Mapping[str, str]:

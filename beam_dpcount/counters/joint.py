@@ -14,7 +14,7 @@ from math import isqrt
 from typing import NamedTuple
 
 from beam_dpcount.counters.change import Norms, Spread, TickChange, spread_norms
-from beam_dpcount.counters.users import UserChange, column_cost
+from beam_dpcount.counters.users import UserChange
 from beam_dpcount.mechanisms.base import Mechanism
 
 
@@ -114,25 +114,28 @@ class JointUserChange(_Joint, UserChange):
     said: str = ""
 
     def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
+        return self.norms_of(self.reach(mechanism, unit), mechanism, unit)
+
+    def reach(
+        self,
+        mechanism: Mechanism,
+        unit: float,
+        cost: Callable[[int], Fraction] | None = None,
+    ) -> Spread:
         total, (counters, each, sides) = self.total(mechanism), self.touched(mechanism)
         every = [part for part in self.parts if not part.once]
         once = [part for part in self.parts if part.once]
         squared = sum(part.l2_squared for part in every)
         first = sum(part.l2_squared for part in once)
-        column = Fraction(mechanism.l2_sensitivity_squared)
-
-        def cost(k: int) -> Fraction:
-            return squared * column_cost(mechanism, k, self.gap) + first * column
-
-        times = self._of_two(mechanism) if self.relation == "replace_one" else 1
+        column = cost or self._cost(mechanism)
+        times = self._sides_cost(mechanism)
         l1 = total * sum(part.l1 for part in every) + counters * sum(part.l1 for part in once)
         touched = total * sum(part.touched for part in every)
         touched += counters * sum(part.touched for part in once)
-        worst = worst_allocation(total, counters, each, cost)
-        reach = Spread(sides * l1, times * worst, sides * touched)
-        most = self.largest(unit)
-        fine = mechanism.resolution(self.magnitude(unit), most)
-        return spread_norms(mechanism, reach, fine, most)
+        largest = worst_allocation(
+            total, counters, each, lambda k: squared * column(k) + first * column(1)
+        )
+        return Spread(sides * l1, times * largest, sides * touched)
 
     def _of_two(self, mechanism: Mechanism) -> int:
         signed = any(part.signed for part in self.parts)

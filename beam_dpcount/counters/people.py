@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from beam_dpcount.checks import check_flag, check_whole
+from beam_dpcount.checks import ParameterError, check_flag, check_whole
 from beam_dpcount.counters.moments import duration_of, seconds
 from beam_dpcount.reading import Field, Function, call, read, text_of
 
 NOBODY = ""  # the person of an event without one
+UNCAPPED = 1 << 62  # events of a person, where their activity alone is bounded
+_PERIODS = {"1h": "hour", "1d": "day", "1w": "week"}
 
 
 @dataclass(frozen=True)
 class Users:
-    """Whom to protect: all events of one person, of which so many count.
+    """Whom to protect: all events of one person, or those of any one day, of which so many count.
 
     An event counts if fewer than `events` of its person's count so far, fewer than `per_key` in its
     key, its key is one of the first `keys` that count, and no event that counts is less than `gap`
@@ -35,7 +38,8 @@ class Users:
         count, and neither do events for which the function raises an error. It must be a function
         of the event alone (docs/reliability.md, "Poison messages"). `beam_dpcount.check` says how
         many people there are, and why events have none.
-      events: k, the most events of one person that count, in all keys together.
+      events: k, the most events of one person that count, in all keys together. Not needed for
+        `People()` alone, with `changes`, or with `per` and `keys`.
       keys: the most keys of one person; default: as many as there are events.
       per_key: the most events of one person in one key. Default: as many as there are events, for
         counts and sums; for `People`, each of whom counts once a key, 1. With per_key=1 any count
@@ -46,6 +50,15 @@ class Users:
         late="drop".
       asserted: True: your word that no person has more than that, `keys` and `per_key` included;
         nothing is left out, and nothing is enforced. The guarantee says so.
+      per: at a clock, the period in which all of this holds: text such as "1d", a timedelta, or a
+        number of ticks. Periods are whole ticks, one after the other from the start of the clock;
+        with the clock's zone, days and weeks are local ones, of 23 to 25 hours. Rules read only
+        events of their own period, so that a gap is not kept across its border.
+      lateness: with `per`, streaming: for how long after the end of its period an event may still
+        count, as `gap` is given. Later ones do not count, whoever's they are; people are then
+        forgotten. Default: one period.
+      changes: for `People()` at `clock.last(n)`: how often a person may become active, or stop, in
+        the whole stream and all keys; even. In place of `events`.
 
     Raises:
       ValueError, TypeError: an argument is outside its range; the message says what to pass.
@@ -62,11 +75,14 @@ class Users:
     """
 
     by: str | Callable[[Any], Any]
-    events: int
+    events: int | None = None
     keys: int | None = None
     per_key: int | None = None
     gap: Any = None
     asserted: bool = False
+    per: Any = None
+    lateness: Any = None
+    changes: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.by, str) and self.by:
@@ -76,13 +92,42 @@ class Users:
                 "by must be the name of the field that holds a person's id, or a function that "
                 f'returns it, got {self.by!r}: e.g. by="user", or by=lambda event: event["user"]'
             )
-        for name in ("events", "keys", "per_key"):
+        for name in ("events", "keys", "per_key", "changes"):
             given = getattr(self, name)
-            if given is not None or name == "events":
+            if given is not None or (name == "events" and not self._counts_activity):
                 object.__setattr__(self, name, check_whole(name, given))
+        if self.changes is not None:
+            self._check_changes(self.changes)
         check_flag("asserted", self.asserted)
         if self.gap is not None:
             duration_of(self.gap, "gap")
+        self._check_period()
+
+    @property
+    def _counts_activity(self) -> bool:
+        """Whether no cap on events is needed, as activity is counted."""
+        return self.changes is not None or (self.per is not None and self.keys is not None)
+
+    def _check_changes(self, changes: int) -> None:
+        if changes % 2:
+            problem = f"must be even, got {changes}: nobody is to stay active for ever"
+            raise ParameterError("changes", problem, f"give {{changes=}}{changes + 1}")
+        given = ("events", "per_key", "gap", "per")
+        if self.asserted or any(getattr(self, name) is not None for name in given):
+            problem = "caps how often a person becomes active, or stops, in the whole stream"
+            remedy = "leave events, per_key, gap, per and asserted out"
+            raise ParameterError("changes", problem, remedy)
+
+    def _check_period(self) -> None:
+        if self.lateness is not None:
+            if self.per is None:
+                remedy = "give {per}, or leave {lateness} out"
+                raise ParameterError("lateness", "is of the periods of {per}", remedy)
+            duration_of(self.lateness, "lateness")
+        if isinstance(self.per, str) and not self.per.strip().isdecimal():
+            duration_of(self.per, "per")
+        elif self.per is not None and not hasattr(self.per, "days"):
+            object.__setattr__(self, "per", check_whole("per", self.per, unit="ticks"))
 
     @property
     def micros(self) -> int:
@@ -91,9 +136,10 @@ class Users:
 
     def bound(self, items: int = 1) -> Bound:
         """The rule, for events of so many items, each of which is a key."""
-        keys = self.events * items if self.keys is None else self.keys
-        per_key = self.events if self.per_key is None else min(self.per_key, self.events)
-        return Bound(self.events, keys, per_key, self.micros)
+        events = UNCAPPED if self.events is None else self.events
+        keys = events * items if self.keys is None else self.keys
+        per_key = events if self.per_key is None else min(self.per_key, events)
+        return Bound(events, keys, per_key, self.micros)
 
     @property
     def person_of(self) -> Function:
@@ -124,12 +170,18 @@ class Users:
 
     def __str__(self) -> str:
         bound = self.bound()
-        keys = "one key" if bound.keys == 1 else f"{min(bound.keys, bound.events)} keys"
+        keys = "one key" if bound.keys == 1 else f"{min(bound.keys, bound.events):,} keys"
         apart = f", {seconds(self.micros)} apart" if self.micros else ""
         asserted = ", by your word" if self.asserted else ""
         field = f" (field {self.by!r})" if isinstance(self.by, str) else ""
+        each = "" if self.per is None else f" in each {period_name(self.per)}"
+        if self.changes is not None:
+            many = "" if self.keys is None else f", in {keys}"
+            return f"at most {self.changes} changes of a person's activity{field}{many}"
+        if self.events is None:
+            return f"all events of a person{field}{each}, in {keys}"
         return (
-            f"at most {bound.events} events a person{field}, in {keys}, {bound.per_key} a key"
+            f"at most {bound.events} events a person{field}{each}, in {keys}, {bound.per_key} a key"
             f"{apart}{asserted}"
         )
 
@@ -141,6 +193,29 @@ def check_users(users: object) -> Users:
             f'users must be Users(by, events), got {users!r}: e.g. users=Users("user", events=5)'
         )
     return users
+
+
+def period_name(per: object) -> str:
+    """What a period is called, of a clock without a zone."""
+    if isinstance(per, str) and not per.strip().isdecimal():
+        return _PERIODS.get(per.strip(), f"period of {per.strip()}")
+    if isinstance(per, dt.timedelta):
+        return f"period of {per}"
+    return "tick" if int(str(per)) == 1 else f"period of {per} ticks"
+
+
+def remaining(events: int, daily: float, days: int) -> float:
+    """Which share of a person's events of the last 30 days before a day still counts.
+
+    Of someone who has `daily` events every day, under a bound on the events of the whole stream.
+
+    Args:
+      events: how many count.
+      daily: how many there are a day.
+      days: how many days have passed, from 30.
+    """
+    last = daily * days
+    return max(0.0, min(events, last) - min(events, last - 30 * daily)) / (30 * daily)
 
 
 def person_from(by: Function, payload: object) -> str:

@@ -20,8 +20,8 @@ from beam_dpcount.budget.conversions import check_delta, float_down
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.counter import Counter
-from beam_dpcount.counters.tails import thresholds
-from beam_dpcount.mechanisms.base import FloatArray, State
+from beam_dpcount.counters.tails import exceedances, thresholds
+from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
 from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.notebooks import described
@@ -203,6 +203,18 @@ class Selection:
         made = each + thresholds(counter, total, tested)
         made.flags.writeable = False
         return made
+
+    def shown(self, events: int, by_tick: IntArray | None = None) -> float:
+        """A bound on the probability that a key is shown that holds so many events, no others.
+
+        Args:
+          events: how many there are in all.
+          by_tick: how many there may be by the end of each tick; default: all of them.
+        """
+        shows, tested = self._change.shows(self.counter.unit), np.isfinite(self.lattice_thresholds)
+        held = np.full(len(tested), events) if by_tick is None else np.minimum(events, by_tick)
+        found = exceedances(self.counter, self.lattice_thresholds - held * shows)
+        return min(1.0, float(found[tested].sum()))
 
     @property
     def thresholds(self) -> FloatArray:

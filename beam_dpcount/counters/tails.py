@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -175,6 +176,12 @@ class _Above:
         inside = float(self.inside[int(m) + self.reach :].sum())
         return (inside + self.beyond) * (1 + _ERROR) + _UNDERFLOW
 
+    def at_least(self, m: float) -> float:
+        """P(x >= m), rounded up, of any whole m."""
+        if math.isnan(m) or m <= -self.reach:
+            return 1.0
+        return min(self.tail(min(m, self.reach + 1)), 1.0)
+
     def cut(self, reach: int) -> _Above:
         out = self.reach - reach
         if out <= 0:
@@ -206,6 +213,7 @@ def _coarse(law: Law) -> tuple[Law, int]:
     return DiscreteLaplace(law.parameter / k), k
 
 
+@lru_cache(maxsize=4)
 def _sums(law: Law, terms: int, p: float) -> list[_Above] | None:
     """Of 1 .. terms draws; None where they are too wide to convolve."""
     if isinstance(law, DiscreteLaplace):
@@ -305,3 +313,61 @@ def thresholds(counter: Counter, total: float, tested: BoolArray) -> FloatArray:
     levels = np.array([one.quantile(low) for one in used]) * every + more
     made[tested] = np.minimum(made[tested], levels[places.ravel()])
     return made
+
+
+# The probability of a level
+
+_LEAST_SHOWN = 1e-30  # probabilities below it count as this one
+_STEPS = 4  # of the scale of probabilities that Chernoff's bound is tried at, for a factor of e
+
+
+def exceedances(counter: Counter, levels: FloatArray) -> FloatArray:
+    """For each of the first releases a bound on P(noise >= level), shape (n,); at most 1.
+
+    By the bounds of `quantiles`: exact for sums of whole draws of Laplace noise, else normal, or
+    Chernoff's.
+
+    Args:
+      counter: as for `quantiles`.
+      levels: in multiples of the counter's unit; shape (n,), n up to the horizon.
+
+    Raises:
+      TypeError, HorizonError: as for `quantiles`.
+    """
+    mechanism, law = counter.mechanism, counter.law
+    norms2 = mechanism.row_norms2(mechanism.check_steps(len(levels)))
+    lattice = levels * counter.resolution
+    if isinstance(law, DiscreteGaussian | RoundedGaussian):
+        apart = 0.5 if isinstance(law, RoundedGaussian) else 1.0
+        stddevs = np.sqrt(float(law.sigma2) * norms2)
+        margins = (1 + _ERROR) * _norms1(counter, norms2) * (apart + _encoding(counter))
+        z = (lattice - margins) / np.maximum(stddevs, _UNDERFLOW) - _ARITHMETIC
+        return np.array([_normal_tail(each) for each in z.tolist()])
+    terms = np.rint(norms2).astype(np.int64)
+    fine, every = _coarse(law)
+    whole = mechanism.unit_weights and terms.max() <= _TERMS
+    sums = _sums(fine, int(terms.max()), _LEAST_SHOWN) if whole else None
+    if sums is None:
+        return _by_chernoff(counter, norms2, lattice)
+    margins = norms2 * _encoding(counter) + terms * (every - 1)
+    least = np.ceil((lattice - margins) / every)
+    found = [sums[j - 1].at_least(m) for j, m in zip(terms.tolist(), least.tolist(), strict=True)]
+    return np.array(found)
+
+
+def _by_chernoff(counter: Counter, norms2: FloatArray, lattice: FloatArray) -> FloatArray:
+    found, p = np.ones(len(lattice)), 0.4
+    while p > _LEAST_SHOWN:
+        below = _chernoff(counter, norms2, p) <= lattice
+        if not below.any():
+            break
+        found[below] = p
+        p *= math.exp(-1 / _STEPS)
+    return found
+
+
+def _normal_tail(z: float) -> float:
+    """P(Z >= z) of a standard normal Z, rounded up; 1 from the mean on."""
+    if not z > 0:
+        return 1.0
+    return max(math.erfc(z / math.sqrt(2)) / 2 * (1 + _ERROR), _LEAST_SHOWN)

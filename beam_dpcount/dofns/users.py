@@ -19,6 +19,7 @@ from apache_beam.transforms.window import GlobalWindow, IntervalWindow
 from apache_beam.utils import windowed_value
 
 from beam_dpcount.counters.people import NOBODY, Bound, Seen, Users
+from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.states.codecs import PersonCodec
@@ -32,7 +33,7 @@ _NEVER = GlobalWindow().max_timestamp().micros
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 _placed: Any = windowed_value.create
-_EVERYWHERE = (GlobalWindow(),)
+EVERYWHERE = (GlobalWindow(),)
 
 
 def _newcomer(source: Callable[[int], bytes] = os.urandom) -> Seen:
@@ -89,12 +90,12 @@ class SendToShards(SendToPeople):
         micros, shards = self._earliest, self._shards
         self.start_bundle()
         return [
-            _placed((shard, b"".join(records)), micros, _EVERYWHERE)
+            _placed((shard, b"".join(records)), micros, EVERYWHERE)
             for shard, records in shards.items()
         ]
 
 
-class _Bounding(VersionedDoFn):
+class Bounding(VersionedDoFn):
     """What lets through the events of a person that count."""
 
     def __init__(self, bound: Bound, parcels: Parcels) -> None:
@@ -113,23 +114,32 @@ class _Bounding(VersionedDoFn):
         if seen is not None and parcels.asks_first:
             first = [seen.names[known[place]] == 1 for place in kept]
             made = parcels.unwrap_first(parcel, kept, first)
-            return [_placed(each, micros, _EVERYWHERE) for each in made]
+            return [_placed(each, micros, EVERYWHERE) for each in made]
         return [
-            _placed(element, micros, _EVERYWHERE)
+            _placed(element, micros, EVERYWHERE)
             for element in parcels.unwrap(parcel, kept)
             if parcels.is_still_of(person, element)
         ]
 
 
-class BoundShards(_Bounding):
-    """Bounded, after the grouping: all events of the people of a shard, a person at a time."""
+class BoundShards(Bounding):
+    """Bounded, after the grouping: all events of the people of a shard, a person at a time.
+
+    With periods, all that a person does in one of them, apart from what the person did before.
+    """
+
+    def __init__(self, bound: Bound, parcels: Parcels, periods: Periods | None = None) -> None:
+        super().__init__(bound, parcels)
+        self._periods = periods
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
-        people: dict[bytes, list[bytes]] = defaultdict(list)
+        people: dict[tuple[bytes, int], list[bytes]] = defaultdict(list)
+        periods = self._periods
         for joined in element[1]:
             for name, entry in records_of(joined):
-                people[name].append(entry)
-        for name, entries in people.items():
+                period = 0 if periods is None else periods.of(time_of(entry))
+                people[name, period].append(entry)
+        for (name, _), entries in people.items():
             yield from self._counting(name.decode(), Seen() if name else None, entries)
 
     def _counting(self, person: str, seen: Seen | None, entries: Iterable[bytes]) -> Iterator[Any]:
@@ -140,7 +150,7 @@ class BoundShards(_Bounding):
                 return
 
 
-class BoundArriving(_Bounding):
+class BoundArriving(Bounding):
     """Streaming: each event as it arrives, from one cell of state a person. It never expires."""
 
     STATE = ReadModifyWriteStateSpec("person", BytesCoder())

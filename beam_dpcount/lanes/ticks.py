@@ -72,6 +72,7 @@ class TickLane:
         self._known = pa.array(plan.keys, pa.string())
         self._other = -1 if count.other is None else [*plan.keys].index(count.other)
         self._restarts = None if count.inside.restart is None else self._passed()
+        self._periods = count.periods
         self._totals = Totals(len(plan.keys) * self._ticks)
         self._waiting = Waiting(memory)
         self._kind = np.int8 if count.reach < 128 else np.int64  # most numbers are ones
@@ -147,7 +148,10 @@ class TickLane:
         if self._restarts is not None:  # each count of a key is another key
             counts = np.searchsorted(self._restarts, steps - 1, side="right") - 1
             names = counts * len(self._plan.keys) + places
-        rows = counted_rows(bound, codes.astype(np.int64), micros, names, xs)
+        codes = codes.astype(np.int64)
+        if self._periods is not None:  # in each a person is bounded apart
+            codes = codes * len(self._periods) + self._periods.starts.ranks(micros) - 1
+        rows = counted_rows(bound, codes, micros, names, xs)
         self._totals.add(self._cells(places[rows], steps[rows]), xs[rows])
 
 

@@ -9,6 +9,7 @@ from beam_dpcount.mechanisms.blt import BLT, NormalizedBLT
 from beam_dpcount.mechanisms.bridged import BridgedKAry
 from beam_dpcount.mechanisms.decayed_blt import DecayedBLT
 from beam_dpcount.mechanisms.differences import Differences
+from beam_dpcount.mechanisms.faded import FadedBLT
 from beam_dpcount.mechanisms.honaker import Honaker
 from beam_dpcount.mechanisms.kary import KAry
 from beam_dpcount.mechanisms.profiled import Endless, ProfiledBLT
@@ -36,6 +37,7 @@ ALL: tuple[type[Mechanism], ...] = (
     BLT,
     NormalizedBLT,
     ProfiledBLT,
+    FadedBLT,
 )
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "DecayedBLT",
     "Differences",
     "Endless",
+    "FadedBLT",
     "Honaker",
     "KAry",
     "Mechanism",

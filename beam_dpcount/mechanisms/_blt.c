@@ -23,10 +23,11 @@ enum { MOST = 8, NUMBERS = 2 * MOST + 2, SIDE_BY_SIDE = 64, SPLIT = 24, LOW = (1
 
 typedef struct { int64_t factor; int shift; } Dyadic;
 
-/* Numbers: k_0 .. k_d, E, m_1 .. m_d, in `width` bytes each; names are those of recurrence.py. */
+/* Numbers: k_0 if `lead` is 1, k_1 .. k_d, E, m_1 .. m_d, in `width` bytes each; names are those of
+ * recurrence.py. */
 typedef struct {
     PyObject_HEAD
-    int d, count, size, S, P, G, GD, W, I, wide, width[NUMBERS];
+    int d, lead, count, size, S, P, G, GD, W, I, wide, width[NUMBERS];
     int64_t horizon, most, *starts, *V, *D, *weight, *inverse;
     Py_ssize_t stretches;
     Dyadic a[MOST], e[MOST];
@@ -69,15 +70,14 @@ static inline i128 shifted(const Sum *sum, int shift, const int wide) {
 /* A step in stretch i; `next` is the D of the step after it. */
 static inline i128 advanced(const Recurrence *r, Numbers *s, Py_ssize_t i, int64_t next, int64_t x,
                             int64_t z, const int wide) {
-    int d = r->d;
+    int d = r->d, lead = r->lead;
     int64_t D = r->D[i];
-    i128 *k = s->n, *E = s->n + d + 1, *m = s->n + d + 2, v = (i128)x * r->V[i], y, b, n;
+    i128 *k = s->n + lead, *E = k + d, *m = E + 1, v = (i128)x * r->V[i], y, b, n;
     Sum sum = {0, 0}, held = {0, 0};
-    k[0] += v;
-    add(&sum, k[0], r->c[0], wide);
-    for (int j = 1; j <= d; j++) {
-        k[j] += v - scaled(k[j], r->a[j - 1].factor, r->a[j - 1].shift, wide);
-        add(&sum, k[j], r->c[j], wide);
+    if (lead) add(&sum, s->n[0] += v, r->c[0], wide);
+    for (int j = 0; j < d; j++) {
+        k[j] += v - scaled(k[j], r->a[j].factor, r->a[j].shift, wide);
+        add(&sum, k[j], r->c[lead + j], wide);
     }
     y = ((shifted(&sum, r->S, wide) * r->weight[i] + ((i128)1 << (r->W - 1))) >> r->W) + z;
     y = (y > r->Y ? r->Y : y < -r->Y ? -r->Y : y) * r->inverse[i];
@@ -244,7 +244,8 @@ static int64_t *numbers_of(PyObject *given, Py_ssize_t count, Py_ssize_t *found)
     return made;
 }
 
-enum { LISTS = 12, STRETCHES = 7 }; /* the last five are by stretch, and are kept */
+/* The last five are by stretch, and are kept. There are as many weights c as numbers k. */
+enum { LISTS = 12, WEIGHTS = 4, STRETCHES = 7 };
 
 /* Recurrence(d, S, P, G, GD, W, I, horizon, most, Y's power of two, a, a's shifts, e, e's shifts, c,
  * w, widths, starts, V, D, weights, inverses, wide): S is the shift of a row's sum, W that of its
@@ -254,7 +255,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
     long long horizon, most;
     PyObject *given[LISTS];
     int64_t *read[LISTS] = {0};
-    Py_ssize_t stretches = 0;
+    Py_ssize_t stretches = 0, all = 0;
     Recurrence *r;
     (void)named;
     if (!PyArg_ParseTuple(args, "iiiiiiiLLiOOOOOOOOOOOO|p", &d, &S, &P, &G, &GD, &W, &I, &horizon,
@@ -269,12 +270,20 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
     if (!r) return NULL;
     r->d = d, r->S = S, r->P = P, r->G = G, r->GD = GD, r->W = W, r->I = I, r->wide = wide;
     r->horizon = horizon, r->most = most;
-    r->count = 2 * d + 2, r->Y = (i128)1 << Y, r->grain = 1.0 / (double)((int64_t)1 << G);
-    Py_ssize_t counts[LISTS] = {d, d, d, d, d + 1, d, r->count};
+    r->Y = (i128)1 << Y, r->grain = 1.0 / (double)((int64_t)1 << G);
+    Py_ssize_t counts[LISTS] = {d, d, d, d, 0, d}, *lengths[LISTS] = {0};
+    lengths[WEIGHTS] = &all, lengths[STRETCHES] = &stretches;
     for (int i = 0; i < LISTS; i++) {
         if (i > STRETCHES) counts[i] = stretches;
-        if (!(read[i] = numbers_of(given[i], counts[i], i == STRETCHES ? &stretches : NULL)))
-            goto failed;
+        if (i == WEIGHTS + 2) counts[i] = r->count;
+        if (!(read[i] = numbers_of(given[i], counts[i], lengths[i]))) goto failed;
+        if (i == WEIGHTS) {
+            if (all != d && all != d + 1) {
+                PyErr_SetString(PyExc_ValueError, "a sequence of another length was expected");
+                goto failed;
+            }
+            r->lead = (int)all - d, r->count = (int)all + d + 1;
+        }
     }
     for (int i = 0; i < d; i++) {
         int least = wide ? SPLIT : 0;
@@ -286,7 +295,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
         r->e[i].factor = read[2][i], r->e[i].shift = (int)read[3][i];
         r->w[i] = read[5][i];
     }
-    for (int i = 0; i <= d; i++) r->c[i] = read[4][i];
+    for (int i = 0; i < all; i++) r->c[i] = read[WEIGHTS][i];
     for (int i = 0; i < r->count; i++) {
         if (read[6][i] < 1 || read[6][i] > 16) {
             PyErr_SetString(PyExc_ValueError, "constants are out of range");

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -61,6 +61,8 @@ class Mechanism(ABC):
     is_nonnegative: ClassVar[bool] = True
     # Whether `steps` of many is as quick as `release`.
     goes_on: ClassVar[bool] = False
+    # Whether it is for changes of several steps, and no good where only one changes.
+    several_steps: ClassVar[bool] = False
     # Whether every release adds or subtracts whole draws, each with weight 1.
     unit_weights: ClassVar[bool] = False
 
@@ -268,6 +270,16 @@ class Mechanism(ABC):
 
     def for_objective(self, objective: str) -> Mechanism:
         """The mechanism that is best by "max" or "mean" of the variances, where they differ."""
+        return self
+
+    def for_charge(self, charge: Callable[[Mechanism], float], gap: int) -> Mechanism:
+        """The one of its kind with the least charge, where it can be fitted to what changes.
+
+        Args:
+          charge: the error of a mechanism at a budget, up to a factor: it depends on the horizon
+            and on what is protected, never on data.
+          gap: by how many steps changes of one person are apart, at least.
+        """
         return self
 
     def replay_safe(self) -> Mechanism:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,45 +31,31 @@ _AT_ONCE = 1 << 16  # numbers that are bytes at a time
 
 
 @dataclass(frozen=True)
-class BLT(RoundedMechanism):
-    """A square root whose coefficients are sums of few exponentials, so that state is constant.
+class ExponentialSums(RoundedMechanism):
+    """Encoders and decoders of few exponentials, columns perhaps scaled: all are run alike."""
 
-    L and R = L^-1 A are Toeplitz with coefficients l_0 = 1, l_j = sum w_i theta_i^(j-1), and
-    r_j = sum c_i lambda_i^j, lambda_0 = 1: both are run by a recurrence of d or d + 1 numbers.
-
-    Args:
-      horizon: number of steps T, in use up to 2^30.
-      buffers: d, from 2 to 8; None (default) takes the fewest within half a percent of the best.
-
-    Guarantee: Delta_2^2 = sum of r_j^2 over j < T (the first column), by a sum of positive terms
-      for the declared horizon; to it comes what rounding adds (at most 1e-4, see
-      RoundedMechanism). Gaussian noise: takes zero-concentrated and approximate budgets.
-      Variance of release t: that of one draw times sum of l_j^2 over j < t.
-
-    Source: [DMPST24]; the optimum that it comes within 1 % of is the square root's [FHU22].
-    """
-
-    buffers: int | None = None
     # The largest input and noise that it computes with, see `within`: they do not tell two apart.
-    limits: tuple[int, int] | None = field(default=None, init=False, repr=False, compare=False)
+    limits: tuple[int, int] | None = field(
+        default=None, init=False, repr=False, compare=False, kw_only=True
+    )
 
     longest: ClassVar[int] = 1 << tables.LARGEST_LOG
     goes_on: ClassVar[bool] = True
     encoding_error: ClassVar[float] = 0.0  # all arithmetic is of whole numbers
-    _kind: ClassVar[str] = "blt"
+    _normalized: ClassVar[bool] = False  # whether columns are scaled to one norm
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.buffers is None:
-            return
-        problem = f"buffers must be None or a whole number from {BUFFERS[0]} to {BUFFERS[1]}"
-        try:
-            d = operator.index(self.buffers)
-        except TypeError:
-            raise TypeError(f"{problem}, got {self.buffers!r}") from None
-        if isinstance(self.buffers, bool) or not BUFFERS[0] <= d <= BUFFERS[1]:
-            raise ValueError(f"{problem}, got {self.buffers!r}")
-        object.__setattr__(self, "buffers", d)
+    @property
+    @abstractmethod
+    def _poles(self) -> Poles:
+        """Those of R and of L."""
+
+    @property
+    def _stretches(self) -> Stretches:
+        return tables.stretches(self._poles, self.horizon, self._normalized)
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return tables.tables(self._poles, self.horizon, self._normalized)
 
     @property
     def fingerprint(self) -> str:
@@ -84,28 +71,25 @@ class BLT(RoundedMechanism):
         exact = [made.tolist() for made in (p.e, p.a, p.c, p.w)], *self._stretches
         return hashlib.sha256(ascii(exact).encode()).hexdigest()[:16]
 
-    @cached_property
-    def _poles(self) -> Poles:
-        return tables.poles(self._kind, self.horizon, self.buffers)
-
-    @cached_property
-    def _tables(self) -> Tables:
-        return tables.tables(self._kind, self.horizon, self.buffers)
-
-    @property
-    def _stretches(self) -> Stretches:
-        return tables.stretches(self._kind, self.horizon, self.buffers)
-
     @property
     def l1_sensitivity(self) -> float:
-        return float(tables.column_sums(self._poles, np.array([self.horizon]))[0]) * (1 + 1e-12)
+        """Of column t: (r_0 + ... + r_left) / D. It grows with `left` where D is constant."""
+        scales = self._tables.scales
+        most = tables.scale_nodes(len(scales)) if self._normalized else np.array([self.horizon])
+        sums = tables.column_sums(self._poles, np.minimum(most, self.horizon))
+        return float((sums / scales).max()) * (1 + 1e-12)
 
     @property
     def l2_sensitivity_squared(self) -> float:
+        if self._normalized:
+            return 1.0
         return float(tables.column_norms2(self._poles, np.array([self.horizon]))[0])
 
     def lag_bounds(self, n: int) -> tuple[float, ...]:
-        """Sums over k < T - d of r_k r_(k+d): r falls, so the first two columns d apart."""
+        """Sums over k < T - d of r_k r_(k+d): r falls, so the first two columns d apart.
+
+        Of scaled columns bounds within 0.1 % or so, over stretches of one scale: see Tables.
+        """
         return self.spaced_bounds(1, n)
 
     def spaced_bounds(self, gap: int, n: int) -> tuple[float, ...]:
@@ -114,6 +98,8 @@ class BLT(RoundedMechanism):
         return lag_bounds(self.l2_sensitivity_squared, self._lag_products(lags), n)
 
     def _lag_products(self, lags: Sequence[int]) -> Sequence[float]:
+        if self._normalized:
+            return self._tables.lag_products(lags)
         parts = [
             tables.column_products(self._poles, np.array([self.horizon - d]), [d]) for d in lags
         ]
@@ -126,7 +112,7 @@ class BLT(RoundedMechanism):
 
     @property
     def state_size(self) -> int:
-        return 2 * self._poles.buffers + 3
+        return len(self._poles.a) + self._poles.buffers + 2
 
     # The state: t, and all other numbers packed: bytes, or an array of them for vector streams.
 
@@ -245,6 +231,47 @@ class BLT(RoundedMechanism):
 
 
 @dataclass(frozen=True)
+class BLT(ExponentialSums):
+    """A square root whose coefficients are sums of few exponentials, so that state is constant.
+
+    L and R = L^-1 A are Toeplitz with coefficients l_0 = 1, l_j = sum w_i theta_i^(j-1), and
+    r_j = sum c_i lambda_i^j, lambda_0 = 1: both are run by a recurrence of d or d + 1 numbers.
+
+    Args:
+      horizon: number of steps T, in use up to 2^30.
+      buffers: d, from 2 to 8; None (default) takes the fewest within half a percent of the best.
+
+    Guarantee: Delta_2^2 = sum of r_j^2 over j < T (the first column), by a sum of positive terms
+      for the declared horizon; to it comes what rounding adds (at most 1e-4, see
+      RoundedMechanism). Gaussian noise: takes zero-concentrated and approximate budgets.
+      Variance of release t: that of one draw times sum of l_j^2 over j < t.
+
+    Source: [DMPST24]; the optimum that it comes within 1 % of is the square root's [FHU22].
+    """
+
+    buffers: int | None = None
+
+    _kind: ClassVar[str] = "blt"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.buffers is None:
+            return
+        problem = f"buffers must be None or a whole number from {BUFFERS[0]} to {BUFFERS[1]}"
+        try:
+            d = operator.index(self.buffers)
+        except TypeError:
+            raise TypeError(f"{problem}, got {self.buffers!r}") from None
+        if isinstance(self.buffers, bool) or not BUFFERS[0] <= d <= BUFFERS[1]:
+            raise ValueError(f"{problem}, got {self.buffers!r}")
+        object.__setattr__(self, "buffers", d)
+
+    @cached_property
+    def _poles(self) -> Poles:
+        return tables.poles(self._kind, self.horizon, self.buffers)
+
+
+@dataclass(frozen=True)
 class NormalizedBLT(BLT):
     """A BLT whose encoder's columns are scaled to one norm: the least error of all that stream.
 
@@ -261,15 +288,4 @@ class NormalizedBLT(BLT):
     """
 
     _kind: ClassVar[str] = "normalized_blt"
-    l2_sensitivity_squared = 1.0
-
-    @property
-    def l1_sensitivity(self) -> float:
-        # Of column t: (r_0 + ... + r_left) / D. It grows with `left` where D is constant.
-        nodes = np.minimum(tables.scale_nodes(len(self._tables.scales)), self.horizon)
-        sums = tables.column_sums(self._poles, nodes)
-        return float((sums / self._tables.scales).max()) * (1 + 1e-12)
-
-    def _lag_products(self, lags: Sequence[int]) -> Sequence[float]:
-        """Bounds within 0.1 % or so, over stretches of columns of one scale: see Tables."""
-        return self._tables.lag_products(lags)
+    _normalized: ClassVar[bool] = True

@@ -42,10 +42,11 @@ _DIGIT = 10  # bits of a digit of an exponent
 _LOG_BLOCK, _BLOCKS, _PAYS = 12, 256, 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Poles:
-    """L's coefficients are 1, sum w_i (1-e_i)^(j-1); those of R sum c_i (1-a_i)^j, a_0 = 0.
+    """L's coefficients are 1, sum w_i (1-e_i)^(j-1); those of R sum c_i (1-a_i)^j.
 
+    The pole at 1 of L R is in R, a_0 = 0, or where R fades in L, e_0 = 0: the others are positive.
     All are dyadic: e and a have POLE_BITS digits, and w and c are multiples of 2^-bits.
     """
 
@@ -59,6 +60,11 @@ class Poles:
     def buffers(self) -> int:
         """d, the number of poles of L."""
         return len(self.e)
+
+    @property
+    def lead(self) -> int:
+        """How many poles of R do not fade: 1, or 0."""
+        return len(self.a) - len(self.e)
 
 
 class Stretches(NamedTuple):
@@ -92,10 +98,7 @@ def _fits() -> Any:
 @lru_cache(maxsize=256)
 def poles(kind: str, horizon: int, buffers: int | None) -> Poles:
     """The fit of the next power of two, with these buffers or with the fewest that do."""
-    log = max(LEAST_LOG, (horizon - 1).bit_length())
-    if log > LARGEST_LOG:
-        problem = f"BLTs are fitted for horizons up to 2^{LARGEST_LOG}, got {horizon}"
-        raise UnsupportedHorizonError(f"{problem}: use SmoothBinary")
+    log = max(LEAST_LOG, horizon_log(horizon))
     fits = _fits()[kind][str(log)]  # "blt" or "normalized_blt"
     if buffers is None:
         least = min(fit["max_se"] for fit in fits.values())
@@ -110,6 +113,15 @@ def poles(kind: str, horizon: int, buffers: int | None) -> Poles:
     return Poles(e, w, np.append(0.0, a), c, bits)
 
 
+def horizon_log(horizon: int) -> int:
+    """Which power of two it fits, or an UnsupportedHorizonError."""
+    log = (horizon - 1).bit_length()
+    if log > LARGEST_LOG:
+        problem = f"BLTs are fitted for horizons up to 2^{LARGEST_LOG}, got {horizon}"
+        raise UnsupportedHorizonError(f"{problem}: use SmoothBinary")
+    return log
+
+
 def _dyadic(x: list[float]) -> FloatArray:
     mantissa, exponent = np.frexp(x)
     return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, POLE_BITS)), exponent - POLE_BITS))
@@ -117,41 +129,30 @@ def _dyadic(x: list[float]) -> FloatArray:
 
 def floors(p: Poles, horizon: int) -> float:
     """What the encoder's floors add to a row at most, in units of 2^-F; k_0 has none."""
-    return float(p.c[1:] @ np.minimum(horizon, 1 / p.a[1:])) * (1 + 1e-12)
+    c, a = p.c[p.lead :], p.a[p.lead :]
+    return float(c @ np.minimum(horizon, 1 / a)) * (1 + 1e-12)
 
 
 @lru_cache(maxsize=256)
-def column_scales(
-    kind: str, horizon: int, buffers: int | None
-) -> tuple[int, tuple[int, ...], FloatArray]:
-    """F; V by `scale_index`, in units of 2^-F; and the D = 1 / V that columns are divided by.
+def stretches(p: Poles, horizon: int, normalized: bool) -> Stretches:
+    """F, and V in units of 2^-F. The plain BLT has V = 1.
 
     V is rounded down, so that no normalized column is longer than 1. F is so large that the
-    encoder's floors add at most 2^-9 to what rounding does to a row. The plain BLT has V = 1.
+    encoder's floors add at most 2^-9 to what rounding does to a row.
     """
-    p = poles(kind, horizon, buffers)
     fine = math.ceil(math.log2(floors(p, horizon))) + _BEYOND
     fraction = max(_FINE - horizon.bit_length(), fine)
-    if kind == "blt":
-        return fraction, (1 << fraction,), np.ones(1)
-    norms = np.sqrt(column_norms2(p, scale_nodes(scale_index(horizon) + 1)))
+    if not normalized:
+        return Stretches(fraction, (1,), (1 << fraction,), (1,))
+    norms = np.sqrt(column_norms2(p, scale_nodes(scale_index(horizon) + 1)[::-1]))
     ratios = map(float.as_integer_ratio, norms.tolist())
     columns = tuple([(below << fraction) // above for above, below in ratios])
-    return fraction, columns, 2.0**fraction / np.array(columns)
-
-
-@lru_cache(maxsize=256)
-def stretches(kind: str, horizon: int, buffers: int | None) -> Stretches:
-    """`column_scales` in order of time."""
-    fraction, columns, _ = column_scales(kind, horizon, buffers)
     starts = _starts_of(len(columns), horizon)
-    return Stretches(fraction, tuple(starts.tolist()), columns[::-1], (1,) * len(columns))
+    return Stretches(fraction, tuple(starts.tolist()), columns, (1,) * len(columns))
 
 
 def _starts_of(scales: int, horizon: int) -> IntArray:
     """The first step of each of so many scales, in order of time."""
-    if scales == 1:
-        return np.array([1])
     return np.asarray((horizon + 1 - np.minimum(scale_nodes(scales), horizon))[::-1].copy())
 
 
@@ -177,6 +178,12 @@ def geometric(x: FloatArray, n: Any) -> FloatArray:
 def _pairs(x: FloatArray) -> FloatArray:
     """1 - (1-x_i)(1-x_j)."""
     return np.asarray(x[:, None] + x[None, :] - x[:, None] * x[None, :])
+
+
+def kernel(e: FloatArray) -> FloatArray:
+    """The sums over k from 0 of (1-e_i)^k (1-e_j)^k; 0 where they have no end."""
+    x = _pairs(e)
+    return np.asarray(np.where(x == 0, 0.0, 1 / np.where(x == 0, 1.0, x)))
 
 
 def column_sums(p: Poles, n: IntArray) -> FloatArray:
@@ -246,11 +253,13 @@ class _Variances:
         q: FloatArray,
         V: FloatArray,
         rows: tuple[IntArray, FloatArray, FloatArray],
+        rise: float,
     ) -> None:
         self._starts, self._V, self._D2 = starts, V, D * D
         self._q = np.ascontiguousarray((2 * D[:, None] * q * p.w).T)
-        # Var b_t = most - sum of k_ij u_i u_j over j <= i, u_i = theta_i^(t - since).
+        # Var b_t = most + rise n - sum of k_ij u_i u_j over j <= i, u_i = theta_i^n, n = t - since.
         self._since, self._k, self._most = rows
+        self._rise = rise
         self._first, self._first_row = starts.tolist(), self._since.tolist()
         # theta^n as a product over the digits of n, the last digit first.
         count = -(-horizon.bit_length() // _DIGIT)
@@ -268,7 +277,7 @@ class _Variances:
         for i, x in enumerate(u):
             k = self._k[h, i:, i]
             sums[i:] += (k[:, None] if k.ndim == 1 else k.T) * x
-        B, held = self._most[h] + np.zeros(len(t)), self._V[j]
+        B, held = self._most[h] + self._rise * (t - self._since[h]), self._V[j]
         for x, y in zip(u, sums, strict=True):
             B -= x * y
         for q, x in zip(self._q, self._powers(t - self._starts[j]), strict=True):
@@ -289,7 +298,8 @@ class _Variances:
         """Var n_t."""
         j, h = bisect_right(self._first, t) - 1, bisect_right(self._first_row, t) - 1
         u = self._powers_of_one(t - self._first_row[h])
-        B, held = float(self._most[h]), float(self._V[j])
+        B: float = float(self._most[h]) + self._rise * (t - self._first_row[h])
+        held = float(self._V[j])
         for i, (x, row) in enumerate(zip(u, self._k[h].tolist(), strict=True), start=1):
             y = 0.0
             for z in map(mul, row[:i], u):  # sum() compensates, from Python 3.12 on
@@ -323,14 +333,15 @@ class Tables:
     so variances are known exactly from the steps where D falls.
     """
 
-    def __init__(self, p: Poles, horizon: int, scales: FloatArray) -> None:
-        self.scales = scales.tolist()  # by scale_index of the steps left; or one for all
-        self._set_up(p, horizon, _starts_of(len(scales), horizon), scales[::-1].copy())
+    def __init__(self, p: Poles, horizon: int, by: Stretches) -> None:
+        scales = by.scales
+        self.scales = scales[::-1].tolist()  # by scale_index of the steps left; or one for all
+        self._set_up(p, horizon, np.array(by.starts), scales)
 
     def _set_up(self, p: Poles, horizon: int, starts: IntArray, D: FloatArray) -> None:
         """From the first step of each scale, in order of time, and the scales."""
         self._p, self._horizon, self._starts, self._D = p, horizon, starts, D
-        self._kernel = 1 / _pairs(p.e)
+        self._kernel = kernel(p.e)
         lasts, falls = starts[1:] - 1, D[:-1] - D[1:]
         Cw, B = self._buffers(lasts)
         gained = falls[:, None] * (self._own(lasts) + (1 - p.e) * Cw)
@@ -352,6 +363,7 @@ class Tables:
         p = self._p
         u = powers(p.e, (t - 1)[:, None])
         Cw = p.w @ self._kernel - u * ((u * p.w) @ self._kernel)
+        Cw += (t - 1)[:, None] * np.where(p.e == 0, p.w, 0.0)
         return Cw, 1 + Cw @ p.w
 
     def _own(self, t: IntArray) -> Any:
@@ -360,13 +372,14 @@ class Tables:
 
     @cached_property
     def _variances(self) -> _Variances:
-        many = self._starts, self._D, self._q, self._V
-        return _Variances(self._p, self._horizon, *many, self._rows())
+        p, many = self._p, (self._starts, self._D, self._q, self._V)
+        rise = float(np.sum(p.w[p.e == 0] ** 2))
+        return _Variances(p, self._horizon, *many, self._rows(), rise)
 
     def _rows(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """For `_Variances`: the steps from which rows have other weights, k, and most."""
         p = self._p
-        k = np.tril(p.w[:, None] * p.w / _pairs(p.e)) * (2 - np.eye(p.buffers))
+        k = np.tril(p.w[:, None] * p.w * kernel(p.e)) * (2 - np.eye(p.buffers))
         return np.array([1]), k[None], np.array([1 + math.fsum(k.ravel().tolist())])
 
     def row_norms2(self, t: IntArray) -> FloatArray:
@@ -495,18 +508,20 @@ class Tables:
         total += float((2 * D * ((self._q[j] * faded) @ p.w)).sum())
         # Var b - 1 is a sum over pairs of (1 - x^(t-1)) / (1 - x): its value at the cell's first
         # step, and what is gained after it.
-        x = _pairs(p.e)
+        x, pairs = _pairs(p.e), kernel(p.e)
         lengths, which = np.unique(n, return_inverse=True)
         total += float((D * D * n * (self._buffers(first)[1] - 1)).sum())
         for i in range(p.buffers):
             for k in range(i + 1):
-                rise = ((lengths - geometric(x[i, k], lengths)) / x[i, k])[which]
+                rise = ((lengths - geometric(x[i, k], lengths)) * pairs[i, k])[which]
+                if x[i, k] == 0:
+                    rise = n * (n - 1) / 2
                 both = (1 + (i != k)) * p.w[i] * p.w[k]
                 total += both * float((D * D * u[:, i] * u[:, k] * rise).sum())
         return total / self._horizon
 
 
 @lru_cache(maxsize=32)
-def tables(kind: str, horizon: int, buffers: int | None) -> Tables:
+def tables(p: Poles, horizon: int, normalized: bool) -> Tables:
     """The tables of one BLT: made once, whatever inputs and noise it computes with."""
-    return Tables(poles(kind, horizon, buffers), horizon, column_scales(kind, horizon, buffers)[2])
+    return Tables(p, horizon, stretches(p, horizon, normalized))

@@ -72,11 +72,24 @@ def window_poles(window: int) -> FadingPoles:
 @lru_cache(maxsize=64)
 def decay_poles(decay: float) -> FadingPoles:
     """The fit of the nearest decay, by the ratio of 1 - decay, with all poles times this decay."""
-    fits = _fits()["decays"]
-    k = round(min(max(-2 * math.log2(1 - decay), 1), len(fits)))
-    zeros, poles = (1 - decay * (1 - np.array(fits[str(k)][name])) for name in ("zeros", "poles"))
-    e, a = np.append(_dyadic(zeros.tolist()), 1 - decay), _dyadic(poles.tolist())
+    halves = round(min(max(-2 * math.log2(1 - decay), 1), 2 * LARGEST_LOG))
+    e, a = _decaying(halves, decay)
+    e = np.append(e, 1 - decay)
     return FadingPoles(e, *_weights(e, a))
+
+
+def faded_poles(halves: int, decay: float) -> FadingPoles:
+    """The R of a decay of 1 - 2^(-halves / 2) times this one, and L with a pole at 1, e_d = 0."""
+    e, a = _decaying(halves, decay)
+    e = np.append(e, 0.0)
+    return FadingPoles(e, *_weights(e, a))
+
+
+def _decaying(halves: int, decay: float) -> tuple[FloatArray, FloatArray]:
+    """Zeros and poles of the fit of R for a decay of 1 - 2^(-halves / 2), all times this decay."""
+    fit = _fits()["decays"][str(halves)]
+    zeros, poles = (1 - decay * (1 - np.array(fit[name])) for name in ("zeros", "poles"))
+    return _dyadic(zeros.tolist()), _dyadic(poles.tolist())
 
 
 def _weights(e: FloatArray, a: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -4,12 +4,13 @@ All constants are integers over powers of two, so the encoder is known exactly, 
 computes the same numbers. With scales V_t of the columns, and weights p_t <= 1 of the rows, which
 both stay the same over stretches of steps (see blt.py), step t of an input x is
 
-  encoder   v = x V_t,  k_0 += v,  k_i <- k_i + v - floor(k_i a_i)
+  encoder   v = x V_t,  k_i <- k_i + v - floor(k_i a_i)
             q = round(p_t floor(2^24 sum of c_i k_i / 2^F) / 2^24),  y = q + z
   decoder   u = floor(2^G y / p_t),  b = u + floor(sum of w_i m_i),  m_i <- m_i + u - floor(m_i e_i)
             n = floor(D_t b) + E,  E <- E + floor((D_t - D_(t+1)) b),  D_t = 2^F / V_t
 
-and the release is n / 2^G. Most BLTs have p_t = 1: q is then (sum of c_i k_i) / 2^F, rounded once.
+and the release is n / 2^G. One pole does not fade: a_0 = 0, or where all of R fade, e_d = 0. What
+is summed there is exact. Most have p_t = 1: q is then (sum of c_i k_i) / 2^F, rounded once.
 What the floors do to q: docs/proofs/real_encoders.md. Those behind y are post-processing.
 `Recurrence.step` is the definition; a compiled twin, where it could be built, does the same, some
 20 times as fast [test_recurrence.py: byte for byte].
@@ -48,7 +49,7 @@ _SPLIT = 24  # bits that its products may have beyond: it multiplies low bits se
 
 CONSTANTS = _POINT, _INVERSE, _UP, _WIDEST  # that a state depends on
 
-# k_0 .. k_d, E, m_1 .. m_d, as above.
+# k_0 (unless all fade) .. k_d, E, m_1 .. m_d, as above.
 Numbers = tuple[int, ...]
 
 
@@ -77,8 +78,8 @@ class Recurrence:
 
     @cached_property
     def a(self) -> list[tuple[int, int]]:
-        """Decays of the encoder but for k_0: factors, and the bits by which to shift products."""
-        return [_dyadic(a) for a in self.p.a[1:].tolist()]
+        """Decays of the encoder where it fades: factors, and the bits to shift products by."""
+        return [_dyadic(a) for a in self.p.a[self.p.lead :].tolist()]
 
     @cached_property
     def e(self) -> list[tuple[int, int]]:
@@ -110,7 +111,8 @@ class Recurrence:
     @cached_property
     def decoder_bits(self) -> int:
         """G, so that the decoder's floors lose no more than they may."""
-        floors = sum(w * min(self.horizon, 1 / e) for e, w in zip(self.p.e, self.p.w, strict=True))
+        weights = zip(self.p.e.tolist(), self.p.w.tolist(), strict=True)
+        floors = sum(w * min(self.horizon, 1 / e) for e, w in weights if e)
         return max(0, math.ceil(math.log2(floors)) + self.kept)
 
     @cached_property
@@ -145,7 +147,7 @@ class Recurrence:
             peaks = map(int, self._held.max(axis=1).tolist())
             return [(peak + 1) * self.largest + steps for peak in peaks]
         v = max(by.columns) * self.largest + 1
-        return [v * steps] + [v * min(steps, (1 << shift) // a + 1) for a, shift in self.a]
+        return [v * steps] * self.p.lead + [v * _most_steps(steps, *a) for a in self.a]
 
     @cached_property
     def _most_encoded(self) -> int:
@@ -162,7 +164,7 @@ class Recurrence:
         products among them that are shifted afterwards, which the compiled twin may split."""
         clamp, G = 1 << self.clamp_log, self.decoder_bits
         y, steps = ((clamp * max(self.inverses) << G) >> _INVERSE) + 1, self.horizon
-        held = [(y + 1) * min(steps, (1 << shift) // e + 1) for e, shift in self.e]
+        held = [(y + 1) * _most_steps(steps, *e) for e in self.e]
         if self.stretches.weight_bits:
             peaks = self._peaks(np.ldexp(np.array(self.inverses, dtype=float), -_INVERSE), self.p.e)
             held = [((int(peak) + 1) * clamp << G) + steps for peak in peaks.max(axis=1).tolist()]
@@ -181,7 +183,7 @@ class Recurrence:
             2 * _dot(self.c, self._most),
             2 * _dot(self.w, held),
             2 * b * max(self.scales),
-            *(2 * k * a for k, (a, _) in zip(self._most[1:], self.a, strict=True)),
+            *(2 * k * a for k, (a, _) in zip(self._most[self.p.lead :], self.a, strict=True)),
             *(2 * m * e for m, (e, _) in zip(held, self.e, strict=True)),
         ]
         return numbers, max(computed), max(products)
@@ -210,8 +212,9 @@ class Recurrence:
         """The encoder's sums after step t, from 1, and q."""
         i, by = self.stretch_of(t), self.stretches
         v = x * by.columns[i]
-        fading = zip(k[1:], self.a, strict=True)
-        k = (k[0] + v, *[h + v - (h * a >> shift) for h, (a, shift) in fading])
+        lead = self.p.lead
+        fading = zip(k[lead:], self.a, strict=True)
+        k = (*[h + v for h in k[:lead]], *[h + v - (h * a >> shift) for h, (a, shift) in fading])
         row = _dot(self.c, k) >> by.fraction + self.p.bits - _POINT
         half = 1 << _POINT + by.weight_bits - 1
         return k, row * by.weights[i] + half >> _POINT + by.weight_bits
@@ -233,7 +236,7 @@ class Recurrence:
 
     def step(self, numbers: Numbers, t: int, x: int, z: int) -> tuple[Numbers, int]:
         """The numbers after step t, from 1, and n."""
-        middle = self.p.buffers + 1
+        middle = len(self.p.a)
         k, q = self.encode(numbers[:middle], t, x)
         E, m, n = self.decode(numbers[middle], numbers[middle + 1 :], t, q + z)
         return (*k, E, *m), n
@@ -352,6 +355,11 @@ def _warn_of_twin() -> None:
         "the compiled part of beam_dpcount does not do what its Python does, so it is of another "
         "version: it is left out, which changes no release but is slower; install the package anew"
     )
+
+
+def _most_steps(steps: int, decay: int, shift: int) -> int:
+    """A bound on what a sum of so many ones has at most, with this decay."""
+    return min(steps, (1 << shift) // decay + 1) if decay else steps
 
 
 def _dyadic(fraction: float) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from beam_dpcount.checks import check_callable, check_choice, check_flag
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.counters.people import Users, check_users
+from beam_dpcount.counters.period_costs import PeriodCosts
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy, check_entropy
 from beam_dpcount.plans.described import Plan
@@ -103,6 +104,10 @@ class CountingPlan(Plan):
     def bounds_people(self) -> bool:
         """Whether each person's elements are bounded here."""
         return self.users is not None and not self.users.asserted
+
+    def _losses(self, counter: Any) -> PeriodCosts | None:
+        """What several periods of one person cost, if one of them is protected."""
+        return None
 
 
 def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:

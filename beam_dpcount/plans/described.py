@@ -88,7 +88,7 @@ class Plan:
         if "until" in described:
             ended, until = described["ticks_ended"], described["until"]
             yield "bounded input", f"{ended} ticks have ended by {until}, and are released"
-        for name in ("what", "views", "counts", "keys", "users"):
+        for name in ("what", "views", "counts", "keys", "users", "together"):
             yield name, described.get(name, "")
         if of_columns := described.get("largest_stddev_of_columns"):
             yield "error", f"the largest standard deviation: {of_columns.split(' (')[0]}"

@@ -16,6 +16,7 @@ from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
 from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.clock import (
     LATE,
+    Clock,
     check_keys,
     check_window,
     clock_of,
@@ -26,6 +27,8 @@ from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.moments import instant
 from beam_dpcount.counters.people import Bound, Users
+from beam_dpcount.counters.period_costs import PeriodCosts
+from beam_dpcount.counters.periods import Periods, periods_of
 from beam_dpcount.counters.selection import Selection, SelectKeys, selection_of
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.counters.users import UserChange
@@ -35,6 +38,7 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.plans.all_ticks import TickPlan
 from beam_dpcount.plans.counting import CountingPlan, refuse_early_draws
 from beam_dpcount.plans.inside import Inside
+from beam_dpcount.plans.losses import epsilon_of, together_of
 from beam_dpcount.reading import UNREADABLE, read
 from beam_dpcount.statistics.numbers import Numbers
 
@@ -74,6 +78,7 @@ class TickNumbersPlan(CountingPlan):
         check_choice("late", self.late, LATE)
         check_choice("on_unknown", self.on_unknown, POLICIES)
         self._whole, self._clock = self._grids()
+        self._periods = self._periods_of(self.users)
         known = self.inside.present if self.until is None else None
         self._until = until_of(self.until) if known is None else known
         self._streams = self.path == "streaming"
@@ -115,6 +120,16 @@ class TickNumbersPlan(CountingPlan):
             return whole, whole
         check_window(restart, whole)
         return whole, whole.in_windows(restart * whole.tick, whole.start)
+
+    def _sentence_clock(self) -> Clock:
+        """The clock as a sentence has it."""
+        return Clock(self.tick, self.start, self.horizon, self.stop)
+
+    def _periods_of(self, users: Users | None) -> Periods | None:
+        """The periods in each of which a bound holds; None: it holds over the whole stream."""
+        if users is None or users.per is None:
+            return None
+        return periods_of(self._sentence_clock(), users.per)
 
     @property
     def _restarts(self) -> Grid | None:
@@ -228,7 +243,9 @@ class TickNumbersPlan(CountingPlan):
     def _of_person(self, users: Users, clock: Grid) -> UserChange:
         """What all events of one person change that count."""
         one, bound, windows = self._change, users.bound(self.max_items), len(clock.origins())
-        keys, restarts = bound.keys, 1
+        keys, restarts, periods = bound.keys, 1, self._periods_of(users)
+        if periods is not None and windows > 1:
+            windows, _ = periods.restarts(clock)
         if self.inside.restart is not None:  # each window of a key is another key to the bound
             known, windows, restarts = windows * len(self._listed), 1, windows
         else:
@@ -246,7 +263,28 @@ class TickNumbersPlan(CountingPlan):
             windows=windows,
             asserted=users.asserted,
             restarts=restarts,
+            periods=periods,
         )
+
+    @property
+    def period_costs(self) -> PeriodCosts | None:
+        """What several periods of one person cost; None: it is not periods that are protected."""
+        return self._losses(self.counter)
+
+    def _losses(self, counter: Counter) -> PeriodCosts | None:
+        change = counter.change
+        if not isinstance(change, UserChange) or change.periods is None:
+            return None
+        counts = None if self._used.window is None else self._used
+        later = self._select is not None and self._select.at_least > 1
+        moves = later or (self._streams and self.late == "fold")
+        return PeriodCosts(counter, change, change.periods, counts, moves, self.selection)
+
+    def epsilon_at(
+        self, delta: float | None = None, *, periods: int | None = None, age: int | None = None
+    ) -> float:
+        """As for TickCount."""
+        return epsilon_of([self], delta, periods, age)
 
     def within(self, inside: Inside) -> Self:
         """A copy that knows this of the transform around it; `restart` stays as it is."""
@@ -271,6 +309,8 @@ class TickNumbersPlan(CountingPlan):
         if self._listed and (self.other is not None or self.users is not None):
             # Which other keys are listed decides what counts under a key.
             known = known, self.other, self._listed
+        if self._periods is not None:
+            known = known, repr(self._periods.grid)
         return known if bound is None else (known, repr(bound), inside.restart)
 
     def how(self, counter: Counter, entropy: Entropy, bound: Bound | None) -> dict[str, Any]:
@@ -305,6 +345,11 @@ class TickNumbersPlan(CountingPlan):
     def described(self) -> dict[str, str]:
         """The public parameters."""
         return self._describe()
+
+    @property
+    def periods(self) -> Periods | None:
+        """In each of which the bound on people holds by itself; None: over the whole stream."""
+        return self._periods
 
     @property
     def bound(self) -> Bound | None:
@@ -362,12 +407,21 @@ class TickNumbersPlan(CountingPlan):
             "entropy": repr(self._entropy),
             "max_per_tick": str(change.most),
             "counts": self.countable,
-            **({} if self.users is None else {"users": str(self.users)}),
+            **self._describe_people(),
             "budget_covers": per
             if self._used.window is None or self.users
             else f"{per} in one window",
             **self._account,
         }
+
+    def _describe_people(self) -> dict[str, str]:
+        """Whom it protects, and what several periods of one person cost."""
+        if self.users is None:
+            return {}
+        if self._periods is None:
+            return {"users": str(self.users)}
+        said = {"users": str(self.users), "periods": self._periods.describe()}
+        return said | {"together": together_of([self])}
 
     def _describe_last(self) -> dict[str, str]:
         """What sums over the last ticks are of."""

@@ -47,6 +47,14 @@ class Statistic(ABC):
     endless: ClassVar[bool] = False
     remedy: ClassVar[str | None] = "count fewer"
 
+    @property
+    def own_step(self) -> bool:
+        """Whether an element changes the sums of its own step only, whatever the others are.
+
+        What is proved of the classes here need not hold of those that are made of them.
+        """
+        return False
+
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
 

@@ -146,6 +146,10 @@ class Items(Statistic):
     def empty(self) -> Codes:
         return (0,) * self.max_items
 
+    @property
+    def own_step(self) -> bool:
+        return type(self) in (Items, OneItem)
+
     @cached_property
     def _places(self) -> dict[str, int]:
         return places(self.domain)

@@ -78,6 +78,10 @@ class Numbers(Statistic):
             return None
         return f"the value is rounded to a multiple of {unit:g}"
 
+    @property
+    def own_step(self) -> bool:
+        return type(self) is Numbers
+
     def step(self, memory: None, codes: Codes) -> tuple[None, Additions]:
         return None, ((0, codes[0]),)
 

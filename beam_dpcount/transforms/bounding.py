@@ -9,9 +9,15 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.counters.people import Bound, Users
+from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, SendToShards
 from beam_dpcount.transforms.inputs import once_per_window
+
+STREAMING_PERIODS = (
+    "users with per= are bounded period by period on bounded input only: read the events of one "
+    "period or more from files, or leave per out"
+)
 
 
 def bounded_events(
@@ -23,6 +29,7 @@ def bounded_events(
     output: Any = Any,
     windowing: Any = None,
     by_shard: Any = BoundShards,
+    periods: Periods | None = None,
 ) -> PCollection[Any]:
     """What parcels give back of the events that count, in the events' windows.
 
@@ -37,8 +44,11 @@ def bounded_events(
       output: the type of what comes back.
       windowing: windows of what comes back; default: those of the events.
       by_shard: bounds the people of a shard, where they are grouped.
+      periods: in each of which the bound holds by itself; None: over the whole stream.
     """
     is_global = isinstance(events.windowing.windowfn, GlobalWindows)
+    if streaming and periods is not None:
+        raise ValueError(STREAMING_PERIODS)
     if streaming:
         send: Any = beam.ParDo(SendToPeople(users, parcels))
         sent = events | "SendToPeople" >> send.with_output_types(tuple[str, bytes])
@@ -48,7 +58,7 @@ def bounded_events(
         send = beam.ParDo(SendToShards(users, parcels))
         sent = events | "SendToPeople" >> send.with_output_types(tuple[int, bytes])
         by_person = once_per_window(sent, GlobalWindows()) | "ByPerson" >> beam.GroupByKey()
-        bounding = by_shard(bound, parcels)
+        bounding = by_shard(bound, parcels, periods=periods)
     left = by_person | "BoundUsers" >> beam.ParDo(bounding).with_output_types(output)
     if windowing is None and is_global:  # as it is; WindowInto costs as much as all the rest
         left._windowing = events.windowing

@@ -17,6 +17,7 @@ from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.errors import NotANumberError
 from beam_dpcount.reading import text_of
 from beam_dpcount.transforms.counts import PrefixCount
+from beam_dpcount.transforms.elements import NO_PERIODS
 from beam_dpcount.transforms.histograms import Histogram
 from beam_dpcount.transforms.ticks import TickNumbers, one
 
@@ -25,6 +26,16 @@ _PRIVATE = (
     "it for the rows that it is of are outside the guarantee: take public rows, or those of "
     "another period."
 )
+MONTHS = (1, 3, 12)  # of which it is said how much still counts
+_OF_MONTHS = (
+    "month 1, 3, 12: which share of the events of the first, third and twelfth 30 days counts; a "
+    "bound over the whole clock leaves ever less of people who come back"
+)
+_OF_PERIODS = (
+    "per: bounds of each such period by itself protect one person's events of any one of them, not "
+    "a person with all events"
+)
+_DAY = 86_400_000_000
 _EVENTS = (1, 2, 5, 10, 20, 50, 100)
 
 Row = Sequence[Any]
@@ -42,6 +53,8 @@ class BoundRow:
       kept_events, kept_keys: how many count; how many keys have one that does.
       bias: the root mean square over keys of what the last count of each lacks.
       stddev: the largest standard deviation of a release.
+      months: which share of the events of the first, third and twelfth 30 days of the clock counts;
+        None: there are none. Without a clock: nothing.
     """
 
     users: Users
@@ -52,6 +65,7 @@ class BoundRow:
     kept_keys: int
     bias: float
     stddev: float
+    months: tuple[float | None, ...] = ()
 
     @property
     def error(self) -> float:
@@ -86,16 +100,21 @@ class SuggestedBounds:
         return f"SuggestedBounds(of {len(self.rows)} bounds; private, print it to see it)"
 
     def __str__(self) -> str:
-        head = f"{'events':>8}{'keys':>8}{'per key':>9}{'gap':>12}"
+        periods = any(row.users.per is not None for row in self.rows)
+        months = MONTHS if any(row.months for row in self.rows) else ()
+        head = f"{'events':>8}{'keys':>8}{'per key':>9}{'gap':>12}" + f"{'per':>9}" * periods
         head += f"{'events out':>12}{'people cut':>12}{'keys out':>10}"
+        head += "".join(f"{f'month {month}':>10}" for month in months)
         lines = [f"{head}{'bias':>11}{'noise':>11}{'both':>11}"]
         for row in self.rows:
             users = row.users
             keys = users.events if users.keys is None else users.keys
             gap = seconds(users.micros) if users.micros else "-"
+            per = f"{'-' if users.per is None else users.per!s:>9}" * periods
+            counted = "".join(f"{'-' if x is None else f'{x:.1%}':>10}" for x in row.months)
             lines.append(
-                f"{users.events:>8,}{keys:>8,}{users.per_key:>9,}{gap:>12}"
-                f"{row.events:>12.1%}{row.people:>12.1%}{row.keys:>10.1%}"
+                f"{users.events:>8,}{keys:>8,}{users.per_key:>9,}{gap:>12}{per}"
+                f"{row.events:>12.1%}{row.people:>12.1%}{row.keys:>10.1%}{counted}"
                 f"{row.bias:>11.4g}{row.stddev:>11.4g}{row.error:>11.4g}"
             )
         return "\n".join(
@@ -107,6 +126,8 @@ class SuggestedBounds:
                 *lines,
                 "out, cut: the shares of events that do not count, of people who have such, and of "
                 "keys that have no others",
+                *[_OF_MONTHS] * bool(months),
+                *[_OF_PERIODS] * periods,
                 "bias: the root mean square over keys of what the last count lacks; noise: the "
                 "largest standard deviation; both: the root of the sum of squares; best first",
             ]
@@ -121,6 +142,7 @@ def suggest_bounds(
     keys: Sequence[int | None] = (None,),
     per_key: Sequence[int | None] = (1, None),
     gap: Sequence[object] = (None,),
+    per: Sequence[object] = (None,),
     sample: float = 1,
 ) -> SuggestedBounds:
     """What several bounds on each person leave out of a count, and the noise that they need.
@@ -143,8 +165,8 @@ def suggest_bounds(
       count: the count that the bound is for: a TickCount, PrefixCount or Histogram, with its keys,
         clock, budget, bounds and mechanism. After every element the keys are those of the rows.
         Its own `users` are put aside. For `Items` give a TickCount whose keys are the items.
-      events, keys, per_key, gap: the values to try, each as for `Users`, in all combinations.
-        per_key=None: as many as `events`.
+      events, keys, per_key, gap, per: the values to try, each as for `Users`, in all combinations.
+        per_key=None: as many as `events`. per=None is the whole clock; periods protect less.
       sample: the share of all people whose rows these are; what is left out is divided by it.
         (A sample must be of people, with all their rows, and not of rows.)
 
@@ -178,7 +200,9 @@ def suggest_bounds(
     if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
         problem = f"must be a number above 0, up to 1, got {sample!r}"
         raise ParameterError("sample", problem, "give the share of people, e.g. {sample=}0.01")
-    tried = _combined(events=events, keys=keys, per_key=per_key, gap=gap)
+    tried = _combined(events=events, keys=keys, per_key=per_key, gap=gap, per=per)
+    if not isinstance(count, TickNumbers) and any(users.per is not None for users in tried):
+        raise ParameterError("per", *NO_PERIODS)
     if not tried:
         raise ValueError("there is no bound to try: give events, keys, per_key and gap values")
     log = _Log(count)
@@ -201,12 +225,13 @@ def _combined(**values: Sequence[Any]) -> list[Users]:
             remedy = f"give e.g. {name}=[{several!r}]"
             raise TypeError(f"{name} must be a list of values to try, got {several!r}: {remedy}")
     made = {}
-    for events, keys, per_key, gap in itertools.product(*values.values()):
+    for events, keys, per_key, gap, per in itertools.product(*values.values()):
         gap = None if events == 1 else gap  # which is apart from no other
-        users = Users(_nobody, events, keys, events if per_key is None else per_key, gap)
+        in_key = events if per_key is None else per_key
+        users = Users(_nobody, events, keys, in_key, gap, per=per)
         bound = users.bound()
         most = None if bound.keys >= bound.events else bound.keys
-        made[bound.events, most, bound.per_key, bound.gap] = replace(
+        made[bound.events, most, bound.per_key, bound.gap, per] = replace(
             users, keys=most, per_key=bound.per_key
         )
     return list(made.values())
@@ -283,12 +308,17 @@ class _Log:
 
     def tried(self, users: Users, sample: float) -> BoundRow:
         """What a bound leaves out, and its noise."""
-        counter = replace(self._count, users=users, value=self._count.value or one).counter
-        bound = users.bound()
+        count = replace(self._count, users=users, value=self._count.value or one)
+        counter, bound = count.counter, users.bound()
+        periods = count._periods if self._at_ticks else None
         left_out, cut = list(self.nobody), 0
         for events in self.people.values():
-            seen, before = Seen(), len(left_out)
-            left_out += [e for e in events if not bound.take(seen, (e[2],), e[0])]
+            mine: dict[int, Seen] = defaultdict(Seen)
+            before = len(left_out)
+            for e in events:
+                seen = mine[0 if periods is None else periods.of(e[0])]
+                if not bound.take(seen, (e[2],), e[0]):
+                    left_out.append(e)
             cut += len(left_out) > before
         lacking: dict[int, int] = defaultdict(int)
         gone: Tally[int] = Tally()
@@ -306,7 +336,24 @@ class _Log:
             kept_keys=kept_keys,
             bias=math.hypot(*(x * unit for x in lacking.values())) / math.sqrt(self.keys or 1),
             stddev=math.sqrt(counter.max_variance()),
+            months=self._months(left_out),
         )
+
+    def _months(self, left_out: Sequence[_Event]) -> tuple[float | None, ...]:
+        """Which share of the events of the first, third and twelfth month counts."""
+        if not self._at_ticks:
+            return ()
+        start, found = self._count._clock.start, []
+        for month in MONTHS:
+            low, high = (start + 30 * days * _DAY for days in (month - 1, month))
+            every = sum(low <= e[0] < high for of in self._everybody for e in of)
+            gone = sum(low <= e[0] < high for e in left_out)
+            found.append(1 - gone / every if every else None)
+        return tuple(found)
+
+    @property
+    def _everybody(self) -> list[list[_Event]]:
+        return [*self.people.values(), self.nobody]
 
     def sort(self) -> None:
         for events in self.people.values():

@@ -246,10 +246,15 @@ def _within(
     bound = users.bound(getattr(transform, "max_items", 1))
     if None in times:
         bound = replace(bound, gap=0)
-    people: dict[str, Seen] = defaultdict(Seen)
+    people: dict[tuple[str | None, int], Seen] = defaultdict(Seen)
+    periods = getattr(transform, "_periods", None)
+
+    def period(micros: int) -> int:
+        return 0 if periods is None or None in times else int(periods.of(micros))
+
     by_time = sorted(zip((micros or 0 for micros in times), range(len(results)), strict=True))
     return sum(
-        bool(bound.take(people[results[row].person or ""], results[row].names, micros))
+        bool(bound.take(people[results[row].person, period(micros)], results[row].names, micros))
         for micros, row in by_time
         if results[row].person
     )

@@ -47,7 +47,9 @@ class Counting(CountingPlan, Described):
         entropy = self._entropy.named(applied)
         by = None if self.users is None else self.users.by
         user = by if isinstance(by, str) else None
-        spender = CounterSpender(counter, entropy, self._at_clock, user, configuration(self))
+        losses = self._losses(counter)
+        how = entropy, self._at_clock, user, configuration(self), losses
+        spender = CounterSpender(counter, *how)
         # The last of the checks.
         claim(self.budget, by=applied, spender=spender, keys_delta=self._keys_delta)
         if streaming in self._instead:

@@ -43,6 +43,12 @@ NEEDS_HORIZON = (
 )
 
 
+NO_PERIODS = (
+    "is of the ticks of a clock, and per element each element takes a step",
+    "leave {per} out, or count at a clock: TickCount",
+)
+
+
 @dataclass(eq=False, repr=False)
 class StatisticCount(Counting):
     """A private statistic of each key's stream, released after every element or every few.
@@ -141,6 +147,8 @@ class StatisticCount(Counting):
         one, users = self.statistic.change(self.relation), self.users
         if users is None:
             return one
+        if users.per is not None:
+            raise ParameterError("per", *NO_PERIODS)
         if users.gap is not None:
             raise ValueError(
                 "after every element each one takes a step, whenever it is: leave gap out of users"
@@ -148,7 +156,8 @@ class StatisticCount(Counting):
         if self.horizon is None or isinstance(self.mechanism, Unbounded | Sparse):
             raise ValueError("users= needs a horizon, and a mechanism of mechanisms.ALL or none")
         bound = users.bound()
-        return group_of(one, bound.most, bound.per_key, users.asserted)
+        own = self.statistic.own_step
+        return group_of(one, bound.most, bound.per_key, users.asserted, own)
 
     def _check_elements(self, elements: PCollection[object]) -> None:
         check_pairs(elements, self.statistic.of_pairs and self.value is None)

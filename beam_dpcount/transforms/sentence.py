@@ -23,6 +23,7 @@ from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart, now
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
 from beam_dpcount.counters.people import Users, check_users
+from beam_dpcount.counters.periods import Periods, periods_of
 from beam_dpcount.counters.selection import Selection, SelectKeys
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.dofns.aggregates import Reading
@@ -45,6 +46,7 @@ from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy, check_entropy
 from beam_dpcount.plans.described import configuration, configured
 from beam_dpcount.plans.inside import Inside
+from beam_dpcount.plans.losses import epsilon_of, together_of
 from beam_dpcount.reading import Field
 from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
@@ -264,6 +266,7 @@ class TickCount(Described):
                 )
             return
         users = check_users(self.users)
+        self._check_uncapped(users)
         if not people:
             return
         if users.asserted:
@@ -272,13 +275,42 @@ class TickCount(Described):
                 "nothing is left to assert: leave asserted out"
             )
         alone = len(self._metrics) == 1
-        lasts = any(isinstance(view, Last) for view in self._views)
+        lasts = any(self._active_ticks(view) for view in self._views)
+        if users.per is not None:
+            self._check_people_of_periods(users)
         if (alone or lasts) and (users.per_key not in (None, 1) or users.gap is not None):
             raise ValueError(
                 "People counts each person once a key: give Users(by, events), no per_key or gap"
             )
         if lasts and self.path == "streaming":
             raise ValueError(STREAMING_ACTIVE)
+
+    def _check_uncapped(self, users: Users) -> None:
+        """Refuse people without a cap on their events where more than their activity counts."""
+        of_activity = all(isinstance(view, Last | Each) for view in self._views)
+        alone = all(isinstance(metric, People) for metric in self._metrics)
+        if users.events is None and not (alone and of_activity):
+            problem = (
+                "is needed: only people at clock.last(n) and clock.each() have no cap on events"
+            )
+            raise ParameterError("events", problem, "give e.g. {events=}5")
+        if users.events is None and isinstance(self.keys, SelectKeys):
+            problem = "is needed where keys are shown by their counts"
+            raise ParameterError("events", problem, "give {events}, or list {keys}")
+
+    def _check_people_of_periods(self, users: Users) -> None:
+        """Refuse views in which a person of several periods would count several times."""
+        for view in self._views:
+            if isinstance(view, Each | Last):
+                continue
+            many = 2
+            if isinstance(view, Restart):
+                periods = periods_of(self._clock, users.per)
+                _, many = periods.restarts(view.grid)
+            if many > 1:
+                problem = f"count a person once a period, and {view.name!r} is of several"
+                remedy = "take clock.each(), or clock.restart(n) within a period"
+                raise ParameterError("per", f"makes People {problem}", remedy)
 
     def _check_views_of_keys(self) -> None:
         views = self._views
@@ -365,13 +397,14 @@ class TickCount(Described):
         """What counts these metrics in a view."""
         numbered, people = isinstance(view, Restart), _counts_people(metrics)
         users = self.users
-        active = view.ticks if people and isinstance(view, Last) else None
+        active = self._active_ticks(view) if people else None
         if active is not None:
             view = view.clock.each()
         elif isinstance(view, Each) and (people or isinstance(self.keys, SelectKeys)):
             view = view.clock.restart(1)  # whose counts bound people, and show keys, anew
         restart = view.ticks if isinstance(view, Restart) else None
         last = view.ticks if isinstance(view, Last) else 1 if isinstance(view, Each) else None
+        last = None if active is not None else last
         options: dict[str, Any] = {
             "budget": budget,
             "tick": view.clock.tick,
@@ -412,6 +445,14 @@ class TickCount(Described):
         if active is not None:
             return ActivePeople(**options, active=active)
         return ViewNumbers(**{**options, "users": replace(users, per_key=1)})
+
+    def _active_ticks(self, view: View) -> int | None:
+        """For how many ticks an event makes a person active; None: people count once a window."""
+        if isinstance(view, Last):
+            ticks: int = view.ticks
+            return ticks
+        uncapped = self.users is not None and self.users.events is None
+        return 1 if isinstance(view, Each) and uncapped else None
 
     def _is_number(self, metrics: tuple[Metric, ...]) -> bool:
         if len(metrics) > 1 or type(metrics[0]) not in _NUMBERS:
@@ -460,6 +501,38 @@ class TickCount(Described):
         """When keys are shown; None if they were listed."""
         found: Selection | None = self._parts[0].engine.selection
         return found
+
+    def epsilon_at(
+        self, delta: float | None = None, *, periods: int | None = None, age: int | None = None
+    ) -> float:
+        """The epsilon that all releases together satisfy at this delta.
+
+        Args:
+          delta: in all, with what showing keys that nobody listed takes of it; default: that of
+            the budget, else 1e-6.
+          periods: with `Users(per=...)`: for so many periods of one person together, whichever they
+            are. Default: one of them.
+          age: of the releases until so many ticks after the protected event, or the oldest of the
+            person's; default: of all. What later releases say of it is left out.
+
+        Raises:
+          ValueError: no epsilon holds at this delta; or periods is of people who are not protected
+            period by period; or age is of a clock of too many ticks.
+
+        Example:
+          >>> import beam_dpcount as dp
+          >>> days = dp.Clock("1d", start=0, ticks=365)
+          >>> users = dp.Users("user", events=5, per="1d")
+          >>> budget = dp.ApproxDP(1.0, 1e-6)
+          >>> count = dp.TickCount(budget, days, keys=dp.TOTAL, users=users)
+          >>> [round(count.epsilon_at(1e-6, periods=n), 1) for n in (1, 7, 30)]
+          [1.0, 6.3, 30.8]
+        """
+        return epsilon_of([part.engine for part in self._parts], delta, periods, age)
+
+    @property
+    def _periods(self) -> Periods | None:
+        return self._parts[0].engine._periods
 
     @property
     def grid(self) -> Any:
@@ -628,7 +701,9 @@ class TickCount(Described):
         user, entropy = by if isinstance(by, str) else None, check_entropy(self.entropy)
         named = entropy.named(applied)
         spenders = [
-            CounterSpender(engine.counter, named, True, user, configuration(engine))
+            CounterSpender(
+                *(engine.counter, named, True, user, configuration(engine), engine.period_costs)
+            )
             for engine in (part.engine for part in self._parts)
         ]
         claim(self.budget, by=applied, spender=JoinedSpender(spenders))
@@ -699,6 +774,8 @@ class TickCount(Described):
         first["views"] = ", ".join(view.name for view in self._views)
         if self.users is not None:
             first["users"] = f"{first['users']}; {_norms(self._parts)}"
+            if "together" in first:
+                first["together"] = together_of([part.engine for part in self._parts])
         if isinstance(self.keys, Total):
             first["keys"] = "one total"
         if len(self._parts) == 1:

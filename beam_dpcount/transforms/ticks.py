@@ -216,6 +216,7 @@ class TickNumbers(TickNumbersPlan, Counting):
                 output=tuple[str, bytes],
                 windowing=self._restarting(),
                 by_shard=self._bound_shards,
+                periods=self._periods,
             )
             intake = self._ready(clock)
         elif self.inside.restart is not None:

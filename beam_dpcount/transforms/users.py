@@ -9,6 +9,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.people import Bound, Users, check_users
 from beam_dpcount.dofns.parcels import ElementParcels
 from beam_dpcount.transforms.bounding import bounded_events
@@ -20,6 +21,12 @@ from beam_dpcount.transforms.ticks import TickNumbers
 
 Member = TickNumbers | TickHistogram | DistinctUsers
 _MEMBERS = (TickNumbers, TickHistogram, DistinctUsers)
+
+
+NO_SHARED_PERIODS = (
+    "is of the clock of one count, and the counts of BoundUsers may have several clocks",
+    "give users= with {per} to each of the counts, whose bounds are then its own",
+)
 
 
 class BoundUsers(beam.PTransform[Any, Any]):
@@ -68,6 +75,8 @@ class BoundUsers(beam.PTransform[Any, Any]):
     def __init__(self, users: Users, counts: Mapping[str, object]) -> None:
         super().__init__()
         self.users = check_users(users)
+        if users.per is not None:
+            raise ParameterError("per", *NO_SHARED_PERIODS)
         if users.asserted:
             raise ValueError(
                 "asserted users need no bound: give users=... to each of the counts instead"
@@ -120,6 +129,8 @@ class BoundUsers(beam.PTransform[Any, Any]):
                 "behind a bound that is not so, as an event less lets others of its person's "
                 "count: give TickCounts of one number, or users=... to it alone"
             )
+        if count.users is not None and count.users.per is not None:
+            raise ParameterError("per", *NO_SHARED_PERIODS)
         if count.users is not None and count.users.asserted:
             raise ValueError(
                 f"{name} has asserted users, and behind a bound one event less lets another one "

@@ -1,0 +1,147 @@
+"""Public periods of a clock, such as days: one person's events of any one of them are protected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from beam_dpcount.checks import ParameterError
+from beam_dpcount.counters.clock import Clock
+from beam_dpcount.counters.grid import Grid, Runs
+from beam_dpcount.counters.moments import instant
+from beam_dpcount.counters.people import period_name
+from beam_dpcount.mechanisms.base import IntArray
+
+_TRIED = 1 << 17  # periods that are looked at one by one
+
+
+@dataclass(frozen=True)
+class Periods:
+    """The periods of a clock, each of whole ticks; the first may have begun before the clock.
+
+    Args:
+      grid: the ticks, with the periods as the windows in which a count would start anew.
+      word: what one of them is called.
+    """
+
+    grid: Grid
+    word: str
+
+    @cached_property
+    def starts(self) -> Runs:
+        """When they begin, in microseconds."""
+        return Runs.of(self.grid.origins())
+
+    def of(self, micros: int) -> int:
+        """The number of the period that a time lies in, from 0."""
+        return self.starts.rank(micros) - 1
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"grid": self.grid, "word": self.word}  # no caches
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @cached_property
+    def _lengths(self) -> IntArray:
+        """In ticks. The last is as long as the others: the clock may end within it."""
+        if len(self.starts.runs) == 1:
+            return np.array([self.grid.steps])
+        starts = np.array([*self.starts, self.grid.closing(self.starts[-1])], dtype=np.int64)
+        first = self.grid.origins()[0]
+        passed = np.array([self.grid.passed_at(int(at)) for at in starts[:-1]])
+        last = self.grid.passed_at(int(starts[-2])) + self.grid.steps_of(int(starts[-2]))
+        return np.diff(np.append(passed - self.grid.passed_at(first), last))
+
+    @property
+    def longest(self) -> int:
+        """In ticks: at the end of summer time a day of hours has 25."""
+        return int(self._lengths.max())
+
+    @property
+    def shortest(self) -> int:
+        """The same of the shortest that lies between two others; 1 if none does."""
+        between = self._lengths if len(self._lengths) == 1 else self._lengths[1:-1]
+        return int(between.min()) if len(between) else 1
+
+    @property
+    def any(self) -> str:
+        """Which of them, in words."""
+        return f"any one {self.word}"
+
+    @property
+    def plural(self) -> str:
+        first, *rest = self.word.split(" ", 1)
+        return " ".join([f"{first}s", *rest])
+
+    def met_by(self, start: int, stop: int) -> int:
+        """How many of them lie in [start, stop) at least in part."""
+        return self.starts.rank(stop - 1) - max(self.starts.rank(start), 1) + 1
+
+    def most_met(self, others: Periods) -> int:
+        """How many of them one of the other periods meets, at most."""
+        if self.starts_in(others):
+            return 1
+        mine, theirs = self.starts.runs, others.starts.runs
+        even = len(mine) == 1 and len(theirs) == 1 and min(len(self), len(others)) > 1
+        if even or len(others) > _TRIED:  # those of equal lengths, or a bound
+            length, other = self._shortest_micros, others.starts.longest
+            inside = not other % length and others.starts_in(self)
+            return other // length if inside else -(-other // length) + 1
+        borders = [*others.starts, others.grid.closing(others.starts[-1])]
+        return max(map(self.met_by, borders[:-1], borders[1:]))
+
+    def starts_in(self, others: Periods) -> bool:
+        """Whether each that starts within the others' clock starts where one of them does.
+
+        Then each of the others lies within one of these.
+        """
+        mine, theirs = self.starts, others.starts
+        if len(mine.runs) == 1 and len(theirs.runs) == 1 and min(len(mine), len(theirs)) > 1:
+            (first, step, _), (start, each, _) = mine.runs[0], theirs.runs[0]
+            return not step % each and not (first - start) % each
+        start, stop = others.grid.start, others.grid.stop
+        return len(mine) <= _TRIED and all(at in theirs for at in mine if start < at < stop)
+
+    @property
+    def span(self) -> int:
+        """The length of the clock."""
+        return self.grid.stop - self.grid.start
+
+    @property
+    def _shortest_micros(self) -> int:
+        steps = [step for _, step, count in self.starts.runs if count > 1]
+        return min(steps) if len(self.starts.runs) == 1 else self.grid.tick
+
+    def restarts(self, counts: Grid) -> tuple[int, int]:
+        """How many windows one period meets, and how many periods one window meets, at most.
+
+        Args:
+          counts: the clock, with the windows in which a count starts anew.
+        """
+        windows = Periods(counts, "window")
+        return windows.most_met(self), self.most_met(windows)
+
+    def describe(self) -> str:
+        """In words, with where they begin."""
+        ticks = f"{self.shortest} to {self.longest}" if self.shortest < self.longest else ""
+        many = f", of {ticks} ticks" * (bool(ticks) and len(self._lengths) > 3)
+        return f"{len(self):,} {self.plural} from {instant(self.starts[0])}{many}"
+
+
+def periods_of(clock: Clock, per: object) -> Periods:
+    """The periods of this length, from the start of a clock on; with its zone, local days.
+
+    Raises:
+      ValueError, TypeError: they are not whole ticks, or longer than the clock.
+    """
+    try:
+        grid = clock.restart(per).grid
+    except ParameterError as error:
+        remedy = "give a shorter {per}, of whole ticks of the clock" if error.whole else ""
+        problem = f"= {per!r} does not fit the clock: {error.problem}"
+        raise ParameterError("per", problem, remedy or error.remedy) from None
+    local = clock.zone is not None and isinstance(per, str) and per.strip()[-1:] in ("d", "w")
+    return Periods(grid, f"{period_name(per)} in {clock.zone}" if local else period_name(per))

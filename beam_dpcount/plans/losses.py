@@ -1,0 +1,57 @@
+"""What releases of transforms cost, beside what their budget says: of several periods, by age."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from beam_dpcount.budget.budgets import ApproxDP
+from beam_dpcount.budget.conversions import USUAL_DELTA, check_delta, float_up
+from beam_dpcount.counters.period_costs import (
+    NO_GUARANTEE,
+    TogetherCosts,
+    epsilon_left,
+    refusal,
+    together,
+)
+
+
+def costs_of(engines: Sequence[Any]) -> TogetherCosts | None:
+    """What several periods of one person cost in engines that share a budget; None: it has none."""
+    found = [engine.period_costs for engine in engines]
+    return None if any(part is None for part in found) else TogetherCosts(tuple(found))
+
+
+def usual_delta(engines: Sequence[Any]) -> float:
+    """At which costs are printed: the delta of the budget, or a usual one."""
+    given = getattr(engines[0], "_whole_budget", engines[0]._budget)
+    if isinstance(given, ApproxDP):
+        return given.delta
+    return float_up(USUAL_DELTA + sum(engine._keys_delta for engine in engines))
+
+
+def together_of(engines: Sequence[Any]) -> str:
+    """What several periods of one person cost together, in words."""
+    costs = costs_of(engines)
+    ends = not engines[0]._sentence_clock().is_endless
+    return "" if costs is None else costs.lines(usual_delta(engines), ends)
+
+
+def epsilon_of(
+    engines: Sequence[Any], delta: float | None, periods: int | None, age: int | None
+) -> float:
+    """As `TickCount.epsilon_at` says."""
+    at = usual_delta(engines) if delta is None else check_delta(delta)
+    if periods is not None:
+        costs = costs_of(engines)
+        if costs is None:
+            raise refusal()
+        found = costs.epsilon(at, periods)
+    else:
+        shown = [Fraction(e.selection.delta) for e in engines if e.selection is not None]
+        cost = together([engine.counter.costs()[0] for engine in engines])
+        found = epsilon_left(cost, at, sum(shown, Fraction(0)))
+    if found is None:
+        raise ValueError(f"at delta = {at:g} there is {NO_GUARANTEE}; give a larger delta")
+    return found

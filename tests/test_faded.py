@@ -1,0 +1,134 @@
+"""Prefix sums for persons whose events lie apart: exact tables, pairs of columns, and the fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_dpcount as dp
+from beam_dpcount.counters.choose import resolve
+from beam_dpcount.counters.users import UserChange, column_cost
+from beam_dpcount.mechanisms import FadedBLT, NormalizedBLT
+from beam_dpcount.mechanisms.base import UnsupportedHorizonError
+from benchmarks.bars import all_bars
+
+HALF = dp.ZCDP(0.5)
+MADE = [(None, 1.0), (2, 1.0), (8, 1.0), (23, 0.7), (362, 1 - 1 / 362), (1 << 20, 1.0)]
+made = pytest.mark.parametrize(("memory", "decay"), MADE)
+
+
+def person(events: int, gap: int) -> UserChange:
+    return UserChange(0, 1, events=events, keys=1, per_key=events, gap=gap)
+
+
+@pytest.mark.parametrize("bar", all_bars(), ids=str)
+def test_bars(bar: Any) -> None:
+    """`python -m benchmarks.bars` prints them."""
+    assert bar.value() <= bar.most
+
+
+@made
+@pytest.mark.parametrize("horizon", [1, 2, 9, 150, 1100])
+def test_tables_are_those_of_dense_matrices(memory: int, decay: float, horizon: int) -> None:
+    mechanism = FadedBLT(horizon, memory, decay)
+    R, L = mechanism.encoder(horizon), mechanism.decoder(horizon)
+    assert np.allclose(L @ R, np.tri(horizon), atol=1e-10)
+    variances = (L * L).sum(axis=1)
+    assert np.allclose(mechanism.row_norms2(horizon), variances, rtol=1e-10)
+    assert mechanism.max_row_norm2() == pytest.approx(variances.max(), rel=1e-10)
+    assert mechanism.mean_row_norm2() == pytest.approx(variances.mean(), rel=1e-10)
+    assert [mechanism.row_norm2(t) for t in (1, horizon)] == [
+        *mechanism.row_norms2(horizon)[[0, -1]]
+    ]
+    assert (R >= 0).all()
+    assert np.square(R).sum(axis=0).max() <= 1
+    assert (
+        R.sum(axis=0).max() * (1 - 1e-12) <= mechanism.l1_sensitivity <= R.sum(axis=0).max() * 1.01
+    )
+    for lag in (1, 7):
+        s = np.arange(1, horizon - lag + 1)
+        exact = (L[s - 1] * L[s + lag - 1]).sum(axis=1)
+        assert np.allclose(mechanism.products(s, lag), exact, rtol=1e-9, atol=1e-9)
+
+
+@made
+@pytest.mark.parametrize("horizon", [9, 150, 1100])
+def test_products_of_all_pairs_of_columns_are_bounded(
+    memory: int, decay: float, horizon: int
+) -> None:
+    mechanism = FadedBLT(horizon, memory, decay)
+    R = mechanism.encoder(horizon)
+    products = R.T @ R
+    largest = [np.diagonal(products, d).max() for d in range(horizon)]
+    bounds = mechanism.lag_bounds(horizon)
+    assert (np.diff(bounds) <= 0).all()
+    for d, bound in enumerate(bounds):
+        assert max(largest[d:]) * (1 - 1e-12) <= bound <= 1.01 * max(largest[d:]) + 1e-7
+
+
+@pytest.mark.parametrize(("horizon", "events", "gap"), [(365, 52, 7), (365, 12, 30), (60, 5, 1)])
+def test_both_parameters_are_near_the_best(horizon: int, events: int, gap: int) -> None:
+    change = person(events, gap)
+    chosen: Any = dp.choose(horizon, HALF, change=change).rows[0]
+
+    def variance(mechanism: FadedBLT) -> float:
+        squared = float(column_cost(mechanism, events, gap))
+        return squared * mechanism.max_row_norm2()
+
+    halves = [round(2 ** (k / 2)) for k in range(2, 24)]
+    plain = [variance(FadedBLT(horizon, memory)) for memory in halves]
+    decayed = [variance(FadedBLT(horizon, memory, 1 - 1 / memory)) for memory in halves]
+    best = min(plain + decayed)
+    assert chosen.mechanism.name == "FadedBLT"
+    assert best * (1 - 1e-9) <= variance(chosen.mechanism) <= best * (1 + 1e-9)
+    assert chosen.max_stddev**2 == pytest.approx(best, rel=1e-3)
+
+
+def test_the_fit_depends_on_what_is_protected_and_on_nothing_else() -> None:
+    change = person(12, 30)
+    found = {dp.choose(365, budget, change=change).mechanism for budget in (HALF, dp.ZCDP(0.01))}
+    assert found == {FadedBLT(365, 11)}
+    for named in ("FadedBLT", FadedBLT):
+        assert resolve(named, 365, dp.ApproxDP(1.0, 1e-6), change) in found
+    assert resolve(FadedBLT(365), 365, HALF, change) == FadedBLT(365)  # as it is
+    assert resolve("FadedBLT", 365, HALF) == FadedBLT(365)
+    for one in (None, person(1, 30), person(5, 0)):
+        assert "FadedBLT" not in [
+            row.mechanism.name for row in dp.choose(365, HALF, change=one).rows
+        ]
+        assert not isinstance(resolve(None, 365, HALF, one), FadedBLT)
+
+
+def test_through_the_clock_persons_a_week_apart_have_less_noise() -> None:
+    """The figures of the guide."""
+    days: dict[str, Any] = {"tick": "1d", "start": 0, "ticks": 365}
+    found = []
+    for events, gap in ((52, "7d"), (12, "30d")):
+        users = dp.Users("user", events, gap=gap, per_key=events)
+        count = dp.TickCount(dp.ApproxDP(1.0, 1e-6), dp.Clock(**days), keys=["a"], users=users)
+        assert isinstance(count.counter.mechanism, FadedBLT)
+        found.append(count.counter.max_variance() ** 0.5)
+    assert found[0] < 245
+    assert found[1] < 68.1
+
+
+def test_what_it_refuses() -> None:
+    for memory in (1, 2**20 + 1):
+        with pytest.raises(ValueError, match=r"memory .*leave memory out|memory must"):
+            FadedBLT(9, memory)
+    for decay in (0.4, 1.01):
+        with pytest.raises(ValueError, match="decay must be from 1/2 to 1"):
+            FadedBLT(9, decay=decay)
+    with pytest.raises(TypeError, match="decay must be a number"):
+        FadedBLT(9, decay="all")  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedHorizonError, match=r"up to 2\^30"):
+        FadedBLT(2**30 + 1).max_row_norm2()
+
+
+def test_it_keeps_few_numbers() -> None:
+    for horizon, events, gap in ((365, 52, 7), (8760, 52, 168), (365, 12, 30), (1000, 5, 60)):
+        counter: Any = dp.choose(horizon, HALF, change=person(events, gap)).rows[0].counter
+        before: Any = dp.calibrate(NormalizedBLT(horizon), HALF)
+        assert counter.state_size <= min(12, before.state_size)
