@@ -319,8 +319,10 @@ def test_no_row_of_a_file_is_seen(name: str, more: tuple[object, ...], tmp_path:
     assert found == COUNTED
     path.write_bytes(hostile)
     assert shown(path, *more) == before
-    if ONE_BY_ONE[0] in more:  # whole outputs do not tell the lane
-        assert shown(path, *more[:-2]) == before
+    if (
+        ONE_BY_ONE[0] in more
+    ):  # outputs do not tell the lane; logs of how far the clock is are Beam's
+        assert {**shown(path, *more[:-2]), "logs": before["logs"]} == before
 
 
 @pytest.mark.parametrize(

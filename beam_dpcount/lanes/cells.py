@@ -107,7 +107,8 @@ class Times:
         plain = self._plain(array, found)
         odd = np.flatnonzero(~plain)
         if len(odd):
-            found[odd] = _each(array.take(pa.array(odd)), self._one, _NO_TIME)
+            read = _each(array.take(pa.array(odd)), self._one, _NO_TIME)
+            found[odd] = np.array(read, dtype=np.int64)
         return found, found >= FIRST
 
     def _one(self, cell: object) -> int:
@@ -135,7 +136,8 @@ class Times:
         if not scale:
             return none
         other = np.concatenate([[0], np.cumsum(data - 48 > 9, dtype=np.int64)])
-        plain = (other[starts + lengths] == other[starts]) & (lengths > 0) & (lengths <= _DIGITS)
+        plain: BoolArray = other[starts + lengths] == other[starts]
+        plain &= (lengths > 0) & (lengths <= _DIGITS)
         rows = np.flatnonzero(plain)
         some = found[rows]
         plain[rows] = _scaled(array.take(pa.array(rows)).cast(pa.int64()), scale, some)
@@ -146,7 +148,8 @@ class Times:
 def _scaled(array: pa.Array, scale: int, found: IntArray) -> BoolArray:
     """Whole numbers of units of so many microseconds; those beyond the calendar are not plain."""
     numbers = pc.fill_null(array, LAST).to_numpy()
-    plain = (numbers >= -(-FIRST // scale)) & (numbers <= LAST // scale) & _bools(array.is_valid())
+    plain: BoolArray = (numbers >= -(-FIRST // scale)) & (numbers <= LAST // scale)
+    plain &= _bools(array.is_valid())
     np.multiply(numbers, scale, out=found, where=plain)
     return plain
 

@@ -90,7 +90,7 @@ class Frame:
             xs = np.ones(len(batch), dtype=np.int64)
         else:
             array = column(self.value)
-            many = None if pa.types.is_string(array.type) else count.numbers
+            many = None if pa.types.is_string(array.type) else count.numbers_of
             xs = cells.numbers([array], count.number, many)
         return Columns(micros, np.where(known, xs, 0), keys, people)
 

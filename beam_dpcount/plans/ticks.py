@@ -361,7 +361,7 @@ class TickNumbersPlan(CountingPlan):
         found = read(self._numbers.read, content)
         return 0 if found is UNREADABLE else int(found[0][0])
 
-    def numbers(self, values: IntArray | FloatArray) -> IntArray:
+    def numbers_of(self, values: IntArray | FloatArray) -> IntArray:
         """`number` of many."""
         with np.errstate(invalid="ignore"):
             known = values == values  # not NaN

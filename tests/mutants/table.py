@@ -1025,8 +1025,8 @@ MUTANTS = (
         "files",
         "numbers that only some parsers read are read in columns",
         f"{_LANES}/cells.py",
-        "plain = (other[starts + lengths] == other[starts]) & (lengths > 0)",
-        "plain = (lengths > 0)",
+        "plain: BoolArray = other[starts + lengths] == other[starts]\n",
+        "plain: BoolArray = lengths > 0\n",
         "tests/test_lanes.py::test_csv_is_read_alike",
     ),
     Mutant(

@@ -36,7 +36,7 @@ class Counts(Protocol):
 
     def number(self, content: object) -> int: ...
 
-    def numbers(self, values: IntArray | FloatArray) -> IntArray: ...
+    def numbers_of(self, values: IntArray | FloatArray) -> IntArray: ...
 
 
 def columns_of(source: Source, data: InputFile, count: Counts) -> Iterator[Columns]:
@@ -220,7 +220,7 @@ def _together(source: Source, arrays: Sequence[pa.Array], size: int, count: Coun
         xs = np.full(size, count.number(source.measure()), dtype=np.int64)
     else:
         measure = source.measure
-        many = count.numbers if measure is number else None
+        many = count.numbers_of if measure is number else None
         xs = cells.numbers(counted, lambda *row: count.number(measure(*row)), many)
     return Columns(micros, np.where(known, xs, 0), keys, people)
 
