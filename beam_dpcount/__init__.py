@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.choose import choose
     from beam_dpcount.counters.clock import Clock
     from beam_dpcount.counters.counter import Counter, calibrate
-    from beam_dpcount.counters.errors import half_width, largest_error, largest_half_width
+    from beam_dpcount.counters.errors import half_width, largest_half_width
+    from beam_dpcount.counters.largest import largest_error
     from beam_dpcount.counters.people import Users
     from beam_dpcount.counters.selection import SelectKeys
     from beam_dpcount.counters.total import TOTAL
@@ -94,7 +95,8 @@ _NAMES = {
     "counters.counter": "Counter calibrate",
     "counters.choose": "choose",
     "counters.clock": "Clock",
-    "counters.errors": "half_width largest_error largest_half_width",
+    "counters.errors": "half_width largest_half_width",
+    "counters.largest": "largest_error",
     "counters.people": "Users",
     "counters.selection": "SelectKeys",
     "counters.total": "TOTAL",

@@ -23,8 +23,6 @@ from beam_dpcount.mechanisms import BinaryTree
 from beam_dpcount.mechanisms.base import FloatArray
 from beam_dpcount.statistics.metrics import Mean, Quantiles
 from beam_dpcount.statistics.metrics.joint import Joint
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.ticks import TickNumbers
 
 TICKS, HIGH = 1000, 5.0
 Q = (0.5, 0.95)
@@ -93,11 +91,9 @@ def sums_of(joint: Joint, xs: FloatArray) -> Any:
 
 
 def ours(xs: FloatArray, budget: Any, ticks: int) -> tuple[Callable[[], list[float]], Any]:
-    """Quantiles at the last tick of a TickAggregate, with one release at each of so many."""
-    made = TickAggregate(
-        budget, 1, 0, horizon=ticks, keys=["a"], metrics=[Quantiles("x", 0, HIGH, Q)]
-    )
-    joint, counter = Joint(tuple(made.metrics)), made.counter
+    """Quantiles at the last tick of a TickCount, with one release at each of so many."""
+    made = dp.TickCount(budget, dp.Clock(1, 0, ticks), Quantiles("x", 0, HIGH, Q), keys=["a"])
+    joint, counter = made.engine.joint, made.counter
     exact, stddev = sums_of(joint, xs), counter.stddevs(ticks)[-1]
 
     def released() -> list[float]:
@@ -138,21 +134,18 @@ def stddev_of_mean(budget: Any, at: float) -> tuple[float, float]:
     To first order, for a count that is known well: noise of the sum, and of the count times how far
     the mean is from the centre.
     """
-    aggregated = TickAggregate(
-        budget, 1, 0, horizon=TICKS, keys=["a"], metrics=[Mean("x", 0, HIGH)]
-    )
-    joint = Joint(tuple(aggregated.metrics))
+    clock = dp.Clock(1, 0, TICKS)
+    mean_of = dp.TickCount(budget, clock, Mean("x", 0, HIGH), keys=["a"])
+    joint = mean_of.engine.joint
     count, total = (
-        aggregated.counter.stddevs(TICKS)[-1] / multiplier for multiplier in joint.multipliers
+        mean_of.counter.stddevs(TICKS)[-1] / multiplier for multiplier in joint.multipliers
     )
     (mean,) = (metric for metric in joint.metrics if isinstance(metric, Mean))
     one = math.hypot(total * mean.step, (at - mean.centre * mean.step) * count)
     ledger = dp.Ledger(budget)
     both = [
-        TickNumbers(
-            ledger.share(0.5), 1, 0, horizon=TICKS, keys=["a"], bounds=bounds, unit=unit
-        ).counter.stddevs(TICKS)[-1]
-        for bounds, unit in (((0, 1), 1), ((0, HIGH), mean.step))
+        dp.TickCount(ledger.share(0.5), clock, what, keys=["a"]).counter.stddevs(TICKS)[-1]
+        for what in (dp.Count(), dp.Sum(low=0, high=HIGH, unit=mean.step))
     ]
     return one, math.hypot(both[1], at * both[0])
 

@@ -11,8 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 import beam_dpcount as dp
+from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.counters.change import Change
+from beam_dpcount.counters.choose import resolve_last
+from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.users import UserChange, group_of
 
 HALF = dp.ZCDP(0.5)
@@ -20,6 +25,15 @@ HALF = dp.ZCDP(0.5)
 PERSONS = ((365, 52, 7, 3_400), (8760, 365, 24, 152_000), (365, 12, 30, 262))
 # Elements, those of a person, and the most.
 ELEMENTS = ((1000, 5, 190), (1000, 20, 2_510))
+# Steps, the window, and the most.
+PURE_WINDOWS = ((4000, 24, 66), (4000, 100, 152))
+# Steps, the budget, and the most that the bound on all errors may be of the true quantile.
+ERRORS = (
+    (24, dp.ApproxDP(1.0, 1e-6), 1.16),
+    (1000, dp.PureDP(1.0), 1.16),
+    (365, dp.ApproxDP(1.0, 1e-6), 1.05),
+    (1000, dp.ZCDP(0.1), 1.05),
+)
 
 
 @dataclass(frozen=True)
@@ -57,8 +71,46 @@ def elements(persons: Sequence[tuple[int, int, float]]) -> Iterator[Bar]:
         yield Bar(f"{horizon} elements, {events} of a person", value, most)
 
 
+def pure_windows(windows: Sequence[tuple[int, int, float]]) -> Iterator[Bar]:
+    """The largest variance of sums over the last steps times epsilon^2, where work is replayed."""
+    for horizon, window, most in windows:
+
+        def value(horizon: int = horizon, window: int = window) -> float:
+            budget = dp.PureDP(0.01)
+            both = [resolve_last(horizon, window, budget, replays) for replays in (False, True)]
+            return max(dp.calibrate(made, budget).max_variance() for made in both) * 1e-4
+
+        yield Bar(f"last {window} of {horizon} steps, pure, on both paths", value, most)
+
+
+def quantile(counter: Counter) -> float:
+    """What the largest of all errors exceeds in 5 % of runs, from some thousands of them."""
+    horizon, largest = counter.horizon, list[float]()
+    decoder = counter.mechanism.decoder(horizon)
+    for _ in range(16):
+        z = counter.law.sample(500 * decoder.shape[1]).reshape(500, -1)
+        largest += np.abs(z @ decoder.T).max(axis=1).tolist()
+    return float(np.quantile(largest, 0.95)) * counter.grid
+
+
+def largest_errors(settings: Sequence[tuple[int, Budget, float]]) -> Iterator[Bar]:
+    """largest_error over the quantile of the largest error that it bounds."""
+    for horizon, budget, most in settings:
+        counter = dp.calibrate(dp.choose(horizon, budget).mechanism, budget)
+
+        def value(counter: Counter = counter) -> float:
+            return dp.largest_error(counter) / quantile(counter)
+
+        yield Bar(f"largest error over its 95 % quantile, {horizon} steps, {budget}", value, most)
+
+
 def all_bars() -> list[Bar]:
-    return [*bars(PERSONS), *elements(ELEMENTS)]
+    return [
+        *bars(PERSONS),
+        *elements(ELEMENTS),
+        *pure_windows(PURE_WINDOWS),
+        *largest_errors(ERRORS),
+    ]
 
 
 def main() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from apache_beam.coders import Coder
 
 from beam_dpcount.dofns.kept import KeptCoder
+from beam_dpcount.dofns.ticks import SEED
+from beam_dpcount.dofns.users import BoundArriving, SendToShards
 
 _KEPT = KeptCoder()
 
@@ -48,3 +51,45 @@ class Timer:
 
     def set(self, moment: Any) -> None:
         self.at = moment.micros
+
+
+class PeopleShards:
+    """The DoFns that bound people in a stream, one after the other; a state for each shard.
+
+    `cells` and `bags` are by shard; a shard is seeded when the first event reaches it.
+    """
+
+    def __init__(self, sending: SendToShards, bounding: BoundArriving) -> None:
+        self.cells: dict[int, Cell] = {}
+        self.bags: dict[int, Bag] = {}
+        self.resume(sending, bounding)
+
+    def resume(self, sending: SendToShards, bounding: BoundArriving) -> None:
+        """Go on with other DoFns, as a worker does that a savepoint is restored on."""
+        self._sending, self._bounding = sending, bounding
+        for dofn in (sending, bounding):
+            dofn.setup()
+
+    def bundle(self, events: Iterable[Any]) -> list[Any]:
+        """What comes of windowed events that are a bundle both to one DoFn and to the other."""
+        self._sending.start_bundle()
+        self._bounding.start_bundle()
+        sent = [each for event in events for each in self._sending.process(event.value, event)]
+        made: list[Any] = []
+        for batch in (*sent, *self._sending.finish_bundle()):
+            if batch.value[0] not in self.cells:
+                made += self.take((batch.value[0], SEED))
+            made += self.take(batch.value)
+        return [*made, *self._bounding.finish_bundle()]
+
+    def take(self, element: tuple[int, bytes]) -> Iterable[Any]:
+        """What comes of one element of a shard, before its bundle ends."""
+        cell = self.cells.setdefault(element[0], Cell())
+        bag = self.bags.setdefault(element[0], Bag())
+        return self._bounding.process(element, cell, bag)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all states."""
+        cells = sum(len(cell.data or b"") for cell in self.cells.values())
+        return cells + sum(len(entry) for bag in self.bags.values() for entry in bag.entries)

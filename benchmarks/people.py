@@ -24,8 +24,9 @@ from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
-from beam_dpcount.dofns.users import BoundArriving, SendToPeople
+from beam_dpcount.dofns.users import BoundArriving, SendToShards
 from beam_dpcount.transforms.ticks import TickNumbers
+from benchmarks.cells import PeopleShards
 from benchmarks.jobs import dofns_of
 from benchmarks.soak import Cell
 from benchmarks.timing import peak
@@ -144,14 +145,13 @@ class Streaming:
 
     def __init__(self, users: dp.Users | None) -> None:
         found = dofns_of(count_of("streaming", KEYS, users))
-        self._send: Any = found.get(SendToPeople)
-        self._bound: Any = found.get(BoundArriving)
+        self.people: PeopleShards | None = None
+        if users is not None:
+            self.people = PeopleShards(found[SendToShards], found[BoundArriving])
         self._read, self._count = found[ReadTicks], found[CountEachTick]
-        self.people, self._keys = Cell(), Cell()
+        self._keys = Cell()
         self._timer = SimpleNamespace(set=lambda time: None)
-        for dofn in (self._bound, self._count):
-            if dofn is not None:
-                dofn.setup()
+        self._count.setup()
         for key in KEYS:
             self._counted((key, SEED), 0)
 
@@ -161,19 +161,15 @@ class Streaming:
         self._count.process(element, placed, self._keys, self._timer)
 
     def take(self, events: Sequence[Any]) -> float:
-        """Counts windowed events; seconds of CPU time."""
+        """Counts windowed events, a bundle; seconds of CPU time."""
         before = time.process_time()
-        for event in events:
-            for left in (event,) if self._send is None else self._bounded(event):
-                self._read.start_bundle()  # of one event, as the slowest stream has them
-                for read in (*self._read.process(left.value, left), *self._read.finish_bundle()):
-                    self._counted(read.value, left.timestamp_micros)
+        self._read.start_bundle()
+        for left in events if self.people is None else self.people.bundle(events):
+            for read in self._read.process(left.value, left):
+                self._counted(read.value, read.timestamp.micros)
+        for read in self._read.finish_bundle():
+            self._counted(read.value, read.timestamp.micros)
         return time.process_time() - before
-
-    def _bounded(self, event: Any) -> Iterator[Any]:
-        for pair in self._send.process(event.value, event):
-            self.people.key = pair[0]
-            yield from self._bound.process(pair, self.people)
 
     def tick(self) -> None:
         """Releases a tick of all keys, so that no sums pile up."""
@@ -201,9 +197,9 @@ def arriving(people: int, k: int, users: dp.Users | None) -> tuple[float, float,
             )
         )
         streaming.tick()
-    states = streaming.people.states.values()
+    size = 0 if streaming.people is None else streaming.people.size
     each = [sum(part) / k / people * 1e6 for part in (seconds[:k], seconds[k:])]
-    return each[0], each[1], sum(map(len, states)) / max(len(states), 1)
+    return each[0], each[1], size / people
 
 
 def show_streaming(people: int) -> None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from beam_dpcount.counters.people import Users
 from benchmarks.timing import table
 
 DAY = 86_400
@@ -34,9 +35,10 @@ STAGES = {
     "SumShards: an event": 2.0,
     "CountShards: a key and tick": 0.54,
     "CountShards: a sum that is due": 1.4,
-    "SendToPeople: an event": 2.9,
-    "BoundArriving: an event that counts": 8.1,
-    "BoundArriving: an event that does not": 1.3,
+    "SendToShards: an event": 3.4,
+    "BoundArriving: an event that counts": 8.6,
+    "BoundArriving: an event that does not": 5.4,
+    "BoundArriving: a row that is read": 0.024,
 }
 # Of `benchmarks.soak --engine flink`: by events and keys, all CPU time, in seconds; of two runs.
 SOAKS = {
@@ -75,7 +77,8 @@ PENDING = 16  # a tick whose sum waits
 SUM = 20  # of a sum that waits in a shard, and the name of its key
 NAMED = 5  # of a key in a shard, and its name
 WAITING = 12  # of a key in a shard that is not tested yet, and its name
-PERSON, PERSON_KEY, PERSON_TIME = 36, 12, 8  # with a gap, times are kept
+PEOPLE_CELL, PEOPLE_PIECE = 84, 16  # of a shard of people, and of each piece in its bag
+ROW, ONE_ROW, ROW_TIME = 33, 16, 8  # of an event that counts, or the only one; with a gap, more
 HORIZONS = (1_440, 525_600, 2**30)
 # The numbers of one stream, at most, by horizon; per element, and at ticks, whose sums are larger.
 NUMBERS = {
@@ -120,6 +123,11 @@ class Load:
     shards: int = 64
     counted: int = 5
     name: int = 12
+
+    @property
+    def people_shards(self) -> int:
+        """As `Users(events=counted, people=people)` has it."""
+        return Users("who", self.counted, people=self.people).shards
 
     @property
     def bundles(self) -> float:
@@ -244,9 +252,12 @@ def people(load: Load) -> Cost:
     passed = load.passed.events
     counts = passed * STAGES["BoundArriving: an event that counts"]
     others = (load.events - passed) * STAGES["BoundArriving: an event that does not"]
-    each = ENTER + STAGES["SendToPeople: an event"]
-    visits = load.bundles * met(load.people, load.bundle)
-    return Cost((load.events * each + counts + others) / 1e6, visits * VISIT / 1e6)
+    each = ENTER + STAGES["SendToShards: an event"]
+    visits = load.bundles * met(load.people_shards, load.bundle)
+    # A visit reads all of its shard: what counts by the end of the day, as later days do.
+    rows = load.people * load.counted / load.people_shards
+    read = rows * STAGES["BoundArriving: a row that is read"]
+    return Cost((load.events * each + counts + others) / 1e6, visits * (VISIT + read) / 1e6)
 
 
 COUNTS: dict[str, Callable[[Load], Cost]] = {
@@ -302,8 +313,9 @@ def states(count: str, load: Load) -> tuple[int, float]:
 
 
 def persons(load: Load) -> int:
-    """Bytes of the states of all people, each with as many keys as count."""
-    return load.people * (PERSON + PERSON_KEY * load.counted)
+    """Bytes of the states of all people, each with as many events as count."""
+    row = ONE_ROW if load.counted == 1 else ROW
+    return load.people * load.counted * row + load.people_shards * PEOPLE_CELL
 
 
 def timers(count: str, load: Load) -> int:
@@ -415,12 +427,11 @@ def each(load: Load) -> Rows:
     rows.append(
         (
             "`users`, a person",
-            short(ENTER + STAGES["SendToPeople: an event"]),
+            short(ENTER + STAGES["SendToShards: an event"]),
             short(VISIT + STAGES["BoundArriving: an event that counts"]),
             f"{short(STAGES['BoundArriving: an event that does not'])} or "
             f"{short(STAGES['BoundArriving: an event that counts'])}",
-            *("-", "none", f"{PERSON} + {PERSON_KEY} a key bytes"),
-            f"{PERSON + BESIDE} + {PERSON_KEY} a key bytes",
+            *("-", "none", *[f"{ROW} bytes an event that counts"] * 2),
         )
     )
     return rows
@@ -439,7 +450,7 @@ def day(load: Load) -> Rows:
         for users in (False, True) if count != "plain stateful count" else (False,):
             found, (many, size) = cost(count, load, users), states(count, load)
             if users:
-                many, size = many + load.people, size + persons(load)
+                many, size = many + load.people_shards, size + persons(load)
             rows.append(
                 (
                     count + " with `users`" * users,
@@ -510,6 +521,30 @@ def bounded(load: Load) -> Rows:
     return rows
 
 
+def crowds(load: Load) -> Rows:
+    """What `users=` adds to an event, by how many people there are, and in how large bundles."""
+    bundles = (1_000, 10_000, 100_000)
+    each = (f"us an event, in bundles of {n:,}" for n in bundles)
+    rows: Rows = [
+        (
+            *("people", "events of a person that count", "shards", "state of one"),
+            *("read for a bundle of 10,000", *each),
+        )
+    ]
+    for people_, counted in ((10**6, 1), (10**6, 5), (10**7, 1), (10**7, 5), (10**8, 5)):
+        found = replace(load, people=people_, counted=counted, events=10**9)
+        size = persons(found) / found.people_shards
+        us = (people(replace(found, bundle=n)).total / found.events * 1e6 for n in bundles)
+        shards_ = found.people_shards
+        rows.append(
+            (
+                *(f"{people_:,}", str(counted), f"{shards_:,}", _bytes(size)),
+                *(_bytes(size * met(shards_, 10_000)), *map(short, us)),
+            )
+        )
+    return rows
+
+
 TABLES: dict[str, Callable[[Load], Rows]] = {
     "measured": lambda load: measured(),
     "tried": lambda load: tried(),
@@ -519,6 +554,7 @@ TABLES: dict[str, Callable[[Load], Rows]] = {
     "hot": hot,
     "shards": shards,
     "bounded": bounded,
+    "people": crowds,
 }
 # The plans of docs/scale.md beside the first one.
 PLANS = {

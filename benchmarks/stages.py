@@ -18,13 +18,14 @@ from apache_beam.utils import windowed_value
 import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
+from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.shards import CountShards, SumShards
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
-from beam_dpcount.dofns.users import BoundArriving, SendToPeople
+from beam_dpcount.dofns.users import BoundArriving, SendToShards
 from beam_dpcount.states.wire import PAIR, pack_batch
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import plain
-from benchmarks.cells import Bag, Cell, Timer
+from benchmarks.cells import Bag, Cell, PeopleShards, Timer
 from benchmarks.jobs import dofns_of
 from benchmarks.timing import best_of, table, timed
 
@@ -186,29 +187,41 @@ def selected() -> Iterator[Stage]:
 
 
 def people() -> Iterator[Stage]:
-    """Of `users=`: five events of a person, which count, and then more."""
-    users = dp.Users(lambda _: "person", events=5, per_key=5)
+    """Of `users=`: bundles of one shard's people, whose events count, or do not."""
+    users = dp.Users(str, events=5, per_key=5)
     found = dofns_of(ticks(["key"], users=users, value=lambda _: 1))
-    sending, bounding = found[SendToPeople], found[BoundArriving]
-    bounding.setup()
-    event = placed(("key", "person"))
-    (sent,) = sending.process(event.value, event)
-    full = [Cell() for _ in range(KEYS)]
+    parcels, one = found[SendToShards]._parcels, Placement(1)
 
-    def take(cells: Sequence[Cell], each: int) -> None:
-        for cell in cells:
-            for _ in range(each):
-                for _ in bounding.process(sent, cell):
-                    pass
+    def started(people: int) -> PeopleShards:
+        """A shard in which so many people have had one event."""
+        sending = SendToShards(users, parcels, one, True)
+        shard = PeopleShards(sending, BoundArriving(users.bound(), parcels, one))
+        shard.take((0, SEED))
+        shard.bundle([placed(("key", f"person {i}")) for i in range(people)])
+        return shard
 
-    yield Stage("SendToPeople: an event", bundle(sending, [event] * BUNDLE), BUNDLE)
-    take(full, 5)
+    def batch(people: int) -> Any:
+        events = [placed(("key", f"person {i}")) for i in range(people)]
+        full._sending.start_bundle()
+        assert not [each for event in events for each in full._sending.process(event.value, event)]
+        (sent,) = full._sending.finish_bundle()
+        return sent.value
+
+    full, many = started(BUNDLE), started(TESTED)
+    bundled, single = batch(BUNDLE), batch(1)
+    for _ in range(4):
+        full.take(bundled)
+    few = started(1)
+    sends = bundle(full._sending, [placed(("key", f"person {i}")) for i in range(BUNDLE)])
+    yield Stage("SendToShards: an event", sends, BUNDLE)
+    yield Stage("BoundArriving: an event that counts", lambda: started(0).take(bundled), BUNDLE)
+    yield Stage("BoundArriving: an event that does not", lambda: full.take(bundled), BUNDLE)
     yield Stage(
-        "BoundArriving: an event that counts",
-        lambda: take([Cell() for _ in range(KEYS)], 5),
-        KEYS * 5,
+        "BoundArriving: a row that is read",
+        lambda: many.take(single),
+        TESTED,
+        lambda: few.take(single),
     )
-    yield Stage("BoundArriving: an event that does not", lambda: take(full, 5), KEYS * 5)
 
 
 def measured(rounds: int) -> Mapping[str, float]:

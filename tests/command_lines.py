@@ -140,24 +140,38 @@ def of(main: Callable[..., None]) -> tuple[Any, Any, Any]:
 Line = tuple[str, int, int | None, float]
 
 
-def written(path: Path) -> list[Line]:
-    """Key, step, timestamp and value of every release in a file, sorted."""
+def written(path: Path, column: str | None = None) -> list[Line]:
+    """Key, step, timestamp and value of every release in a file, sorted.
+
+    At a clock the column is the first, unless it is named, and times are in microseconds here.
+    """
     if path.suffix == ".parquet":
-        table = pq.read_table(path)
-        assert table.column_names == ["key", "step", "timestamp", "value", "stddev"]
-        rows: Any = table.to_pylist()
+        rows: Any = pq.read_table(path).to_pylist()
     else:
         with open(path, encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file, strict=True))
+    if rows and column is None:
+        column = value_column([*rows[0]])
     return sorted(
-        (
-            row["key"],
-            int(row["step"]),
-            int(row["timestamp"]) if row["timestamp"] not in ("", None) else None,
-            float(row["value"]),
-        )
-        for row in rows
+        (row["key"], int(row["step"]), micros(row["timestamp"]), float(row[column])) for row in rows
     )
+
+
+def value_column(names: Sequence[str]) -> str:
+    """The first column of numbers."""
+    placed = {"key", "step", "start", "timestamp", "restart"}
+    return next(name for name in names if name not in placed)
+
+
+def micros(cell: object) -> int | None:
+    """A time as commands write it, in microseconds."""
+    if cell in ("", None):
+        return None
+    text = str(cell)
+    if text.lstrip("-").isdigit():
+        return int(text)
+    moment = dt.datetime.fromisoformat(text.removesuffix("Z"))
+    return (moment - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
 
 
 def written_vectors(
@@ -186,9 +200,9 @@ def written_vectors(
 
 def stddevs(path: Path) -> dict[tuple[str, int], float]:
     with open(path, encoding="utf-8", newline="") as file:
-        return {
-            (row["key"], int(row["step"])): float(row["stddev"]) for row in csv.DictReader(file)
-        }
+        rows = list(csv.DictReader(file))
+    name = next(name for name in rows[0] if name.endswith("stddev"))
+    return {(row["key"], int(row["step"])): float(row[name]) for row in rows}
 
 
 def health_micros(text: str) -> int:

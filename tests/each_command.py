@@ -102,7 +102,13 @@ def of(name: str, *columns: str, words: Sequence[object] | None = None, **more: 
     return Kind(name, **given)
 
 
-def measured(names: Sequence[str], words: Sequence[object], restarts: bool = False) -> Kind:
+def measured(
+    names: Sequence[str],
+    words: Sequence[object],
+    restarts: bool = False,
+    command: str = "metrics",
+    said: tuple[str, ...] = ("public: the keys and the clock",),
+) -> Kind:
     """A kind with metrics or views, whose columns have these names."""
     public = [name for name in names if name.startswith(("count", "people"))]
     ends = {
@@ -112,8 +118,8 @@ def measured(names: Sequence[str], words: Sequence[object], restarts: bool = Fal
     cells = [f"{name}{end}" for name, some in ends.items() for end in some]
     placed = ("key", "step", "start", "timestamp", *(("restart",) if restarts else ()))
     private = tuple(name for name in cells if not name.endswith("_stddev"))
-    said = ("public: the keys and the clock", "note: of rows within the clock: ")
-    return Kind("metrics", tuple(words), (*placed, *cells), private, BOTH, said)
+    said = (*said, "note: of rows within the clock: ")
+    return Kind(command, tuple(words), (*placed, *cells), private, BOTH, said)
 
 
 def of_graph(what: str, *more: object, columns: tuple[str, ...] = (), **how: Any) -> Kind:
@@ -129,9 +135,10 @@ KINDS = {
     "values": of("count", words=("--key", "who", "--value", "u", "--bounds", 0, 4,
                                  "--timestamp", "time", "--horizon", 60)),
     "count of people": of("count", words=(*MORE["count"], *PEOPLE)),
-    "ticks": of("ticks", relations=BOTH, said=CLOCKED),
-    "ticks of people": of("ticks", words=(*MORE["ticks"], *PEOPLE), relations=BOTH, said=CLOCKED),
-    "select": of("select", relations=BOTH),
+    "ticks": measured(("count",), MORE["ticks"], command="ticks", said=CLOCKED),
+    "ticks of people": measured(("count",), (*MORE["ticks"], *PEOPLE), command="ticks",
+                                said=CLOCKED),
+    "select": measured(("count",), MORE["select"], command="select", said=()),
     "metrics": measured(("count", "count_a", "count_b"), MORE["metrics"]),
     "views": measured(
         ("count_each", "count_last_2", "count"),

@@ -14,13 +14,10 @@ import apache_beam as beam
 
 import beam_dpcount as dp
 from beam_dpcount.statistics import Words
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row
 from tests.scripted import ScriptedEntropy
+from tests.sentences import counted
 from tests.side_doors import SECRET
 
 BUDGET = dp.ZCDP(0.5)
@@ -171,12 +168,6 @@ MORE: list[Row] = [
     ("a", 1, 40 * SECOND),
     ("a", 1, 10**15),
 ]
-ITEMS: list[Row] = [("", "a", 5 * SECOND), ("", ["a", "b"], 15 * SECOND)]
-MORE_ITEMS: list[Row] = [
-    *(("", item, 6 * SECOND) for item in ("a", "c", "z", ["a", "b", "c"], ["z", "a"], [], "")),
-    *(("", bad, 5 * SECOND) for bad in (7, NAN, None, SECRET, Odd(), Hidden())),
-    *(("", "a", micros) for micros in (-5, 40 * SECOND, 10**15)),
-]
 CLOCK: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 4, "max_per_tick": 1}
 ABC = ("a", "b", "c")
 LATE = ("fold", "drop")
@@ -187,27 +178,21 @@ def ticks(**options: Any) -> TickNumbers:
     return TickNumbers(BUDGET, **given)
 
 
-def tick_items(**options: Any) -> Any:
-    given = {"max_items": 2, "entropy": ScriptedEntropy(), "domain": ABC, **CLOCK, **options}
-    return beam.Values() | TickHistogram(BUDGET, **given)
-
-
 # Of whom all events are.
 ONE_PERSON = dp.Users(lambda value: "p", 2, per_key=1)
 
 
-def distinct(**options: Any) -> DistinctUsers:
+def people(**options: Any) -> dp.TickCount:
     given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
-    del given["max_per_tick"]
-    return DistinctUsers(BUDGET, users=ONE_PERSON, **given)
+    return counted(BUDGET, dp.People(), users=ONE_PERSON, **given)
 
 
-def sliding(**options: Any) -> SlidingCount:
-    given = {"bounds": (0, 2), "entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
-    return SlidingCount(BUDGET, window=2, **given)
+def last(**options: Any) -> dp.TickCount:
+    given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
+    return counted(BUDGET, dp.Sum(low=0, high=2), last=2, **given)
 
 
-def aggregate(**options: Any) -> TickAggregate:
+def vectors(**options: Any) -> dp.TickCount:
     metrics = [
         dp.Count(),
         dp.Sum("n", 0, 2),
@@ -219,7 +204,7 @@ def aggregate(**options: Any) -> TickAggregate:
         dp.Items("n", ["1", "2"], max_items=2),
     ]
     given = {"entropy": ScriptedEntropy(), "keys": ABC, **CLOCK, **options}
-    return TickAggregate(BUDGET, metrics=metrics, users=ONE_PERSON, **given)
+    return counted(BUDGET, metrics, users=ONE_PERSON, **given)
 
 
 def sentence(**options: Any) -> dp.TickCount:
@@ -242,21 +227,18 @@ MORE_FIELDS: list[Row] = [
 
 @beam.ptransform_fn
 def one_of_bound(events: Any, **options: Any) -> Any:
-    counts = {"count": ticks(value=lambda value: value, **options), "people": distinct(**options)}
+    counts = {"count": ticks(value=lambda value: value, **options), "people": people(**options)}
     return (events | dp.BoundUsers(ONE_PERSON, counts))["count"]
 
 
 EACH_TICK: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
     "TickCount": (ticks, KEYED, MORE),
-    "TickHistogram": (tick_items, ITEMS, MORE_ITEMS),
-    "DistinctUsers": (distinct, KEYED, MORE),
-    "SlidingCount": (sliding, KEYED, MORE),
-    "TickAggregate": (aggregate, FIELDS, MORE_FIELDS),
+    "people": (people, KEYED, MORE),
+    "last": (last, KEYED, MORE),
+    "vectors": (vectors, FIELDS, MORE_FIELDS),
     "BoundUsers": (one_of_bound, KEYED, MORE),
     "sentence": (sentence, FIELDS, MORE_FIELDS),
 }
-# What dp.TickCount counts with; "TickCount" in these tables is that of numbers, "sentence" itself.
-ENGINES = {"DistinctUsers", "SlidingCount", "TickAggregate", "TickHistogram"}
 
 
 def hinge(x: Any, points: Any) -> Any:
@@ -313,9 +295,8 @@ AFTER = {
 SELECT = dp.SelectKeys(delta=1e-9, shards=3)
 SELECTED: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
     "TickCount": (lambda **o: ticks(keys=SELECT, **o), KEYED, MORE),
-    "TickHistogram": (lambda **o: tick_items(domain=SELECT, **o), ITEMS, MORE_ITEMS),
-    "DistinctUsers": (lambda **o: distinct(keys=SELECT, **o), KEYED, MORE),
-    "TickAggregate": (lambda **o: aggregate(keys=SELECT, **o), FIELDS, MORE_FIELDS),
+    "people": (lambda **o: people(keys=SELECT, **o), KEYED, MORE),
+    "vectors": (lambda **o: vectors(keys=SELECT, **o), FIELDS, MORE_FIELDS),
     "at_least": (
         lambda **o: ticks(keys=dp.SelectKeys(delta=1e-9, at_least=2), **o),
         KEYED,

@@ -24,11 +24,10 @@ from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import RUNNERS, feed
 from tests.scripted import ScriptedEntropy
+from tests.sentences import counted
 
 ROOT = Path(__file__).parents[1]
 Record = list[Any]  # key, step, value, window
@@ -84,21 +83,10 @@ def _counts(name: str, path: str, **options: Any) -> TickNumbers:
 def releases_of(events: Any, path: str) -> dict[str, Any]:
     """All collections that are looked at, by name."""
     counts = _counts("Count", path)
-    entropy = dp.ReplayableEntropy(VARIABLE, run_id="order of items")
-    histogram = TickHistogram(
-        BUDGET,
-        TICK,
-        0,
-        horizon=TICKS,
-        domain=KEYS,
-        path=path,
-        entropy=entropy,
-        value=lambda event: event[0],
-    )
-    own = SlidingCount(
-        *(BUDGET, TICK, 0), window=3, horizon=TICKS, keys=KEYS, path=path, entropy=entropy
-    )
-    made = {"counts": events | counts, "histogram": events | histogram, "own": events | own}
+    entropy = dp.ReplayableEntropy(VARIABLE, run_id="order of the last")
+    clock: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": TICKS}
+    last = counted(BUDGET, **clock, last=3, keys=KEYS, path=path, entropy=entropy)
+    made = {"counts": events | counts, "own": events | "Last" >> last}
     windowed = events | beam.WindowInto(FixedWindows(2 * TICK))
     made["windows"] = windowed | _counts("CountInWindows", path)
     again = _counts("Again", path)
@@ -121,13 +109,11 @@ def selected_of(events: Any, path: str) -> dict[str, Any]:
     keys, budget = dp.SelectKeys(shards=3), dp.ApproxDP(5.0, 1e-3)
     options: dict[str, Any] = {"horizon": TICKS, "path": path, "entropy": ScriptedEntropy(1)}
     count = "Select" >> TickNumbers(budget, TICK, 0, keys=keys, **options)
-    items = TickHistogram(*(budget, TICK, 0), domain=keys, **options, value=lambda event: event[0])
     windowed = events | beam.WindowInto(FixedWindows(2 * TICK))
     anew = "SelectInWindows" >> TickNumbers(budget, TICK, 0, keys=keys, **options)
     counts = events | count
     return {
         "counts": counts,
-        "histogram": events | items,
         "windows": windowed | anew,
         "nonnegative": counts | dp.post.NonNegative(),
         "isotonic": counts | dp.post.Isotonic(count.counter),
@@ -195,7 +181,6 @@ def by_key(steps: range) -> list[list[Any]]:
 EVERY = range(1, TICKS + 1)
 EXPECTED = {
     "counts": by_key(EVERY),
-    "histogram": by_key(EVERY),
     "windows": by_key(EVERY),  # steps go on from window to window
     "own": by_key(EVERY),
     "sliding": by_key(EVERY),

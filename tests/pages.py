@@ -14,7 +14,9 @@ from beam_dpcount.commands import graph, histogram, sequences, ticks
 from beam_dpcount.commands.files import tables
 from beam_dpcount.commands.files.formats import Places
 from beam_dpcount.commands.page import write
+from beam_dpcount.commands.start import Command
 from beam_dpcount.commands.task import Task
+from beam_dpcount.counters.moments import instant
 
 DAY = 1_768_435_200_000_000  # 2026-01-15T00:00Z in microseconds
 EVIL = (
@@ -63,10 +65,10 @@ class Parsed(HTMLParser):
         return [text for name, text in self.texts if name == tag]
 
 
-def task_of(kind: type[Task], output: Path, *words: object) -> Task:
+def task_of(kind: Command, output: Path, *words: object) -> Task:
     """A task whose output is there."""
     given = ["--input", "in.csv", "--output", output, "--report", output.parent / "r.html", *words]
-    task = kind(kind.parser().parse_args([str(word) for word in given]))
+    task = kind.of(kind.parser().parse_args([str(word) for word in given]))
     task.check()
     task.source()
     task.counter = task.transform(Places([])).counter
@@ -85,6 +87,17 @@ def written(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]])
 
 
 RELEASE = ("key", "step", "timestamp", "value", "stddev")
+TICKED = ("key", "step", "start", "timestamp", "count", "count_stddev", "count_low", "count_high")
+
+
+def ticked(path: Path, rows: Sequence[tuple[str, int, int, float, float]]) -> Path:
+    """Releases at a clock, as `ticks` writes them, from rows of RELEASE."""
+    half = 1.96
+    cells = [
+        (key, step, instant(end), instant(end), x, s, x - half * s, x + half * s)
+        for key, step, end, x, s in rows
+    ]
+    return written(path, TICKED, cells)
 
 
 def counted(path: Path, keys: Sequence[str], steps: int) -> Task:
@@ -96,9 +109,7 @@ def counted(path: Path, keys: Sequence[str], steps: int) -> Task:
     ]
     clock = "--tick", "10m", "--start", "2026-01-15T00:00:00Z", "--horizon", steps
     column = "--key", "who", "--timestamp", "at", "--keys", *keys
-    return task_of(
-        ticks.Ticks, written(path / "out.csv", RELEASE, rows), *clock, *column, "--rho", 1
-    )
+    return task_of(ticks.Ticks, ticked(path / "out.csv", rows), *clock, *column, "--rho", 1)
 
 
 def samples(path: Path) -> dict[str, str]:

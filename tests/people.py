@@ -12,10 +12,9 @@ import numpy as np
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Outcome, Row
+from tests.sentences import counted
 
 EXACT = dp.ZCDP(1e12)  # its noise is 0
 
@@ -26,14 +25,6 @@ KEYS = ("a", "b", "c")
 
 def who(payload: Any) -> Any:
     return payload["who"]
-
-
-def who_of_pair(event: Any) -> Any:
-    return event[1]["who"]
-
-
-def items_of_pair(event: Any) -> Any:
-    return event[1]["items"]
 
 
 def number(payload: Any) -> Any:
@@ -129,27 +120,13 @@ def values(seen: Iterable[Any]) -> dict[str, list[float]]:
     return found
 
 
-HISTOGRAM: dict[str, Any] = {"domain": ["x", "y", "z"], "max_items": 2}
-
-
 def several(events: Any, path: str) -> dict[str, Any]:
     """All that counts people at a clock."""
     late = {"late": "drop"}
-    histogram = TickHistogram(
-        EXACT,
-        **CLOCK,
-        **HISTOGRAM,
-        mechanism="SmoothBinary",
-        path=path,
-        value=items_of_pair,
-        users=dp.Users(who_of_pair, 6, per_key=4),
-    )
-    distinct = {"keys": KEYS, "mechanism": "SmoothBinary", "path": path}
+    distinct = {"keys": KEYS, "mechanism": "SmoothBinary", "path": path, "users": FEW}
     members = {
         "shared": tick_count(None, path=path),
-        "shared items": TickHistogram(
-            EXACT, **CLOCK, **HISTOGRAM, mechanism="SmoothBinary", path=path, value=items_of_pair
-        ),
+        "shared again": tick_count(None, path=path, keys=["d"]),
     }
     made = {
         "k": events | "K" >> tick_count(people(20, per_key=20), path=path),
@@ -158,9 +135,8 @@ def several(events: Any, path: str) -> dict[str, Any]:
         "gap": events | "Gap" >> tick_count(people(9, per_key=9, gap=15), path=path, **late),
         "asserted": events
         | "Asserted" >> tick_count(people(20, per_key=20, asserted=True), path=path),
-        "items": events | "Items" >> histogram,
-        "distinct": events | "Distinct" >> DistinctUsers(EXACT, **CLOCK, **distinct, users=FEW),
-        "daily": events | "Daily" >> DistinctUsers(EXACT, **CLOCK, **distinct, users=FEW, window=4),
+        "distinct": events | "Distinct" >> counted(EXACT, dp.People(), **CLOCK, **distinct),
+        "daily": events | "Daily" >> counted(EXACT, dp.People(), **CLOCK, **distinct, restart=4),
         "windows": events
         | beam.WindowInto(FixedWindows(4 * TICK))
         | "Windows" >> tick_count(people(20, per_key=20), path=path),
@@ -187,18 +163,13 @@ def expected(rows: Sequence[Row]) -> dict[str, dict[str, list[float]]]:
     def once(_: Row) -> int:
         return 1
 
-    def items(row: Row) -> list[str]:
-        """The first two of an event, in the order of the domain."""
-        return [x for x in HISTOGRAM["domain"] if x in row[1]["items"]][:2]
-
     def mapped(row: Row) -> list[str]:
         return [row[0] if row[0] in KEYS else "c"]
 
     def epoch(row: Row) -> list[Any]:
         return [(row[2] // (4 * TICK * SECOND), row[0])]
 
-    mine, counted = listed(rows), [row for row in rows if items(row)]
-    either = [row for row in rows if row in mine or items(row)]
+    mine, either = listed(rows), listed(rows, [*KEYS, "d"])
     shared = [row for row, _ in kept(either, 20, per_key=8)]
     day = [(row, [row[0]]) for row, _ in kept(mine, 5, names=epoch)]
     return {
@@ -207,12 +178,11 @@ def expected(rows: Sequence[Row]) -> dict[str, dict[str, list[float]]]:
         "other": sums(kept(rows, 9, per_key=5, names=mapped)),
         "gap": sums(kept(mine, 9, per_key=9, gap=15)),
         "asserted": sums([(row, [row[0]]) for row in mine]),
-        "items": sums(kept(counted, 6, keys=12, per_key=4, names=items), HISTOGRAM["domain"], once),
         "distinct": sums(kept(mine, 5), amount=once),
         "daily": restarted(sums(day, amount=once), 4),
         "windows": restarted(sums(kept(mine, 20, per_key=20)), 4),
         "shared": sums([(row, [row[0]]) for row in shared if row in mine]),
-        "shared items": sums([(row, items(row)) for row in shared], HISTOGRAM["domain"], once),
+        "shared again": sums([(row, ["d"]) for row in shared if row not in mine], ["d"]),
     }
 
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from itertools import product
 from operator import itemgetter
 from pathlib import Path
@@ -33,10 +33,6 @@ def counts() -> Iterator[tuple[str, Any, list[Any]]]:
     """A name, a transform, and events as (key, value, seconds), by sentence."""
     import beam_dpcount as dp
     from beam_dpcount import mechanisms
-    from beam_dpcount.transforms.aggregates import TickAggregate
-    from beam_dpcount.transforms.distinct import DistinctUsers
-    from beam_dpcount.transforms.sliding import SlidingCount
-    from beam_dpcount.transforms.ticks import TickNumbers
 
     budgets = {"pure": dp.PureDP(1), "approx": dp.ApproxDP(1, 1e-6), "zcdp": dp.ZCDP(0.5)}
     people = {"one event": None, "people": dp.Users(itemgetter(1), 3, per_key=2)}
@@ -78,55 +74,44 @@ def counts() -> Iterator[tuple[str, Any, list[Any]]]:
             _made(make, budget, path=path, entropy=entropy(whole), **given),
             identified(values),
         )
-    clock = {"tick": 2, "start": 0, "horizon": 5}
-    fields = [({"x": x, "who": f"p{i % 4}"}, x) for i, x in enumerate(numbers)]
-    metrics = [dp.metrics.Count(), dp.metrics.Mean("x", 0, 1), dp.metrics.Quantiles("x", 0, 1)]
-    ticks: dict[str, tuple[Callable[..., Any], list[Any]]] = {
-        "TickCount": (lambda b, **o: TickNumbers(b, **clock, value=itemgetter(0), **o), []),
-        "SlidingCount": (
-            lambda b, **o: SlidingCount(b, **clock, window=2, value=itemgetter(0), **o),
-            [],
-        ),
-        "TickAggregate": (
-            lambda b, **o: TickAggregate(b, **clock, metrics=metrics, value=itemgetter(0), **o),
-            [(of, f"p{i % 4}", i) for i, (of, _) in enumerate(fields)],
-        ),
-        "TickAggregate, window": (
-            lambda b, **o: TickAggregate(
-                b, **clock, window=2, metrics=metrics[:2], value=itemgetter(0), **o
-            ),
-            [(of, f"p{i % 4}", i) for i, (of, _) in enumerate(fields)],
-        ),
-        "DistinctUsers": (
-            lambda b, users, **o: DistinctUsers(
-                b, **clock, window=2, users=dp.Users(itemgetter(1), 3, per_key=1), **o
-            ),
-            [],
-        ),
+    clock = dp.Clock(2, start=0, ticks=6)
+    fields = [({"x": x, "who": f"p{i % 4}"}, f"p{i % 4}", i) for i, x in enumerate(numbers)]
+    metrics = [dp.Count(), dp.Mean("x", 0, 1), dp.Quantiles("x", 0, 1)]
+    things: dict[str, tuple[Any, bool]] = {
+        "number": (dp.Sum(low=0, high=1), False),
+        "numbers": (metrics, True),
+        "people": (dp.People(), False),
+        "numbers and people": ([*metrics[:2], dp.People()], True),
+    }
+    views = {
+        "so far": clock,
+        "each": clock.each(),
+        "last": clock.last(2),
+        "restart": clock.restart(3),
+        "views": [clock, clock.each()],
     }
     selected = dp.SelectKeys()
-    for (name, (make, values)), (said, budget), (whom, users), keys, path in product(
-        ticks.items(),
-        budgets.items(),
-        people.items(),
-        (["a", "b"], selected),
-        ("bounded", "streaming"),
+    for (thing, (what, reads_fields)), (view, at), (said, budget), (whom, users) in product(
+        things.items(), views.items(), budgets.items(), people.items()
     ):
-        if name == "DistinctUsers" and users is None:
+        if users is None and "people" in thing:
             continue
-        which = "selected" if keys is selected else "listed"
-        whole = f"{name}, {said}, {whom}, {which}, {path}"
-        rows = identified(numbers)
-        if values:
-            rows = [(key, value, at) for (key, _, at), value in zip(rows, values, strict=True)]
-        given = {"users": users, "keys": keys, "path": path, "entropy": entropy(whole)}
-        yield whole, _made(make, budget, **given), rows
+        if thing == "people":
+            users = replace(users, per_key=1)
+        for keys, path in product((["a", "b"], selected), ("bounded", "streaming")):
+            which = "selected" if keys is selected else "listed"
+            whole = f"TickCount of {thing}, {view}, {said}, {whom}, {which}, {path}"
+            rows = identified(numbers)
+            if reads_fields:
+                rows = [(key, value, i) for (key, _, i), value in zip(rows, fields, strict=True)]
+            given = {"users": users, "keys": keys, "path": path, "entropy": entropy(whole)}
+            yield whole, _made(dp.TickCount, budget, at, what, value=itemgetter(0), **given), rows
 
 
-def _made(make: Callable[..., Any], budget: Any, **given: Any) -> Any:
+def _made(make: Callable[..., Any], *arguments: Any, **given: Any) -> Any:
     """The transform; or what it says where it refuses."""
     try:
-        return make(budget, **given)
+        return make(*arguments, **given)
     except (ValueError, TypeError) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -152,7 +137,9 @@ def counted(count: Any, rows: list[Any]) -> dict[str, Any]:
         _ = events | count | beam.Map(_collect)
     releases, _COLLECTED[:] = sorted(_COLLECTED), []
     states, _STATES[:] = hashlib.sha256(b"".join(sorted(_STATES))).hexdigest(), []
-    return {"figures": figures(count.counter), "releases": releases, "states": states}
+    counters = getattr(count, "counters", None) or {"": count.counter}
+    known = {name: figures(counter) for name, counter in counters.items()}
+    return {"figures": known, "releases": releases, "states": states}
 
 
 _COLLECTED: list[str] = []

@@ -36,6 +36,26 @@ VIEWS: dict[str, Any] = {
 }
 
 
+def counted(
+    budget: Any,
+    what: Any = THINGS["count"](),
+    *,
+    tick: Any,
+    start: Any,
+    horizon: int | None = None,
+    stop: Any = None,
+    last: Any = None,
+    restart: Any = None,
+    **options: Any,
+) -> dp.TickCount:
+    """A TickCount of a view of a clock: of so many last ticks, restarting, or so far."""
+    clock = dp.Clock(tick, start, horizon, stop)
+    view = clock if last is None else clock.last(last)
+    return dp.TickCount(
+        budget, view if restart is None else clock.restart(restart), what, **options
+    )
+
+
 def log(n: int = 120, seed: int = 1, people: int = 7) -> list[Row]:
     """Events of a few people under three keys, one of them unlisted, by time."""
     chance = random.Random(seed)

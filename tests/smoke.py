@@ -26,17 +26,18 @@ COMMANDS = (
     "count --input out/demo/events.csv --key page --where action=purchase --horizon 20000 "
     f"{BUDGET} --output out/counts.csv --plot out/counts.png --report out/counts.html",
     f"ticks --input out/demo/events.csv {KEYS} {CLOCK} --tick 1h --user session --per-user 3 "
+    "--metric people "
     f"{BUDGET} --output out/ticks.csv --plot out/ticks.png --report out/ticks.html",
     f"errors --ticks 24 {BUDGET}",
 )
 MADE = {
-    "out/demo/ticks.csv": b"key,step,timestamp,value,stddev",
+    "out/demo/ticks.csv": b"key,step,start,timestamp,people,people_stddev",
     "out/demo/ticks.png": b"\x89PNG",
     "out/demo/ticks.html": b"<!doctype html>",
     "out/counts.csv": b"key,step,timestamp,value,stddev",
     "out/counts.png": b"\x89PNG",
     "out/counts.html": b"<!doctype html>",
-    "out/ticks.csv": b"key,step,timestamp,value,stddev",
+    "out/ticks.csv": b"key,step,start,timestamp,people,people_stddev",
     "out/ticks.csv.manifest.json": b"{",
     "out/ticks.png": b"\x89PNG",
     "out/ticks.html": b"<!doctype html>",

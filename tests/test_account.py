@@ -9,6 +9,7 @@ import stat
 import threading
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -652,7 +653,7 @@ def test_a_list_that_is_replaced_while_a_run_starts_is_what_was_read(
 
 def marked(log: Path, **more: Any) -> str:
     """The mark of a run of ticks."""
-    task = ticks.Ticks(
+    task: Any = ticks.Ticks.of(
         ticks.Ticks.parser().parse_args(
             [
                 *("--input", str(log), "--key", "page", "--timestamp", "at", "--tick", "5"),
@@ -662,7 +663,9 @@ def marked(log: Path, **more: Any) -> str:
             ]
         )
     )
-    task.counter = calibrated(BOTH)
+    engine = SimpleNamespace(counter=calibrated(BOTH))
+    task.entropy = SystemEntropy()
+    task.count = SimpleNamespace(_parts=[SimpleNamespace(engine=engine)])
     if more.get("reads", True):
         task.listed_texts("keys", [str(log)])
     inputs = spending._looked_at({path: path for path in more.get("paths", [str(log)])})

@@ -20,11 +20,12 @@ from beam_dpcount.counters import active as lemma
 from beam_dpcount.counters.active import ActiveChange, AlternatingError, falls, one_interval
 from beam_dpcount.counters.choose import resolve_active
 from beam_dpcount.dofns.active import Activity
+from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.states.wire import PAIR
 from tests.audit.exact import keeps_budget
-from tests.test_people_audit import (
+from tests.person_audit import (
     APPROXIMATE,
     PURE,
     RHO,
@@ -62,7 +63,8 @@ def with_mechanism(engine: Any, mechanism: Any) -> Any:
 def sums_of(engine: Any, events: Sequence[Event]) -> tuple[tuple[int, ...], ...]:
     """What it adds up of events, by key and tick."""
     parcels = engine.parcels(collection(None))
-    shards = SendToShards(engine.users, parcels)
+    shards = SendToShards(engine.users, parcels, Placement(3))
+    shards.setup()
     shards.start_bundle()
     for key, payload, tick in events:
         element, micros = (key, payload), tick * TICK * SECOND

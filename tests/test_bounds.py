@@ -17,7 +17,6 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.commands import bounds
 from beam_dpcount.counters.people import Users
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests import command_lines
 from tests.command_lines import SECRET, SECRET_TEXT
@@ -250,9 +249,9 @@ def test_people_are_texts_or_whole_numbers_as_for_users() -> None:
 
 
 def test_other_counts_are_refused() -> None:
-    clock: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 6}
+    joint = dp.TickCount(BUDGET, dp.Clock(10, 0, 6), [dp.Count(), dp.Rate("n > 1")], keys=["a"])
     with pytest.raises(TypeError, match="give a TickCount whose keys are its items"):
-        dp.suggest_bounds([], TickHistogram(BUDGET, **clock, domain=["a"]))  # type: ignore[arg-type]
+        dp.suggest_bounds([], joint)
     with pytest.raises(ValueError, match="leave gap out"):
         dp.suggest_bounds([], dp.PrefixCount(BUDGET, 10), events=[2], gap=[5])
 

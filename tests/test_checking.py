@@ -14,18 +14,20 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 import beam_dpcount as dp
 from beam_dpcount.counters.clock import OUTSIDE, UNLISTED
 from beam_dpcount.rows import TickCountRows
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import feed, run
+from tests.sentences import counted
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 CLIPPED = "the value lies outside the bounds (0, 1) and is clipped"
 UNKNOWN = "the value names an item that is not in the domain"
 
 
+CLOCK: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 3, "keys": ["a", "b"]}
+
+
 def ticks(**options: Any) -> TickNumbers:
-    return TickNumbers(BUDGET, 10, 0, horizon=3, keys=["a", "b"], **options)
+    return TickNumbers(BUDGET, **CLOCK, **options)
 
 
 def test_what_would_be_rejected_clipped_or_unknown_is_counted() -> None:
@@ -84,11 +86,11 @@ CASES: dict[str, tuple[Any, Any, list[Any], dict[str, int]]] = {
         [1, 2],
         {CLIPPED: 1},
     ),
-    "TickHistogram": (
-        lambda v: TickHistogram(BUDGET, 10, 0, horizon=3, domain=["x"], value=v),
-        _alone,
-        ["x", "z"],
-        {UNKNOWN: 1},
+    "vectors": (
+        lambda v: counted(BUDGET, [dp.Items("i", ["x"]), dp.Count()], **CLOCK, value=v),
+        _pair,
+        [{"i": "x"}, {"i": "z"}],
+        {f"i: {UNKNOWN}": 1},
     ),
     "LocalMedian": (
         lambda v: dp.local.LocalMedian(BUDGET, 8, value=v),
@@ -156,8 +158,11 @@ class Click(NamedTuple):
 
 
 def test_what_stops_a_pipeline_is_an_error() -> None:
-    histogram = TickHistogram(BUDGET, 10, 0, horizon=3, domain=["buy"])
-    for transform in (histogram, dp.local.LocalMedian(BUDGET, 4), dp.PrefixCount(BUDGET, 9)):
+    for transform in (
+        counted(BUDGET, **CLOCK),
+        dp.local.LocalMedian(BUDGET, 4),
+        dp.PrefixCount(BUDGET, 9),
+    ):
         for row in (Click("buy"), beam.Row(action="buy")):  # type: ignore[attr-defined]
             with pytest.raises(dp.errors.CheckError, match=r"^row 1: "):
                 dp.check(transform, [row])
@@ -181,9 +186,6 @@ def test_rows_of_ticks_that_have_not_ended_do_not_count() -> None:
     late = "its tick has not ended by 1970-01-01T00:00:15Z (until)"
     expected = {late: 2, OUTSIDE: 1}
     assert dp.check(ticks(until=15), rows).problems == expected
-    clock = {"tick": 10, "start": 0, "horizon": 3, "domain": ["a", "b"]}
-    items = TickHistogram(BUDGET, **clock, value=lambda pair: pair[0], until=15)
-    assert dp.check(items, rows).problems == expected
     people = dp.Users(lambda n: f"p{n}", 5, per_key=5)
     found = dp.check(ticks(until=15, users=people, value=lambda _: 1), rows)
     assert (found.within, found.problems) == (2, expected)
@@ -214,25 +216,12 @@ def test_an_error_of_by_says_what_it_is_given() -> None:
     for count in (
         ticks(value=lambda _: 1, users=wrong),
         dp.PrefixCount(BUDGET, 9, value=lambda _: 1, users=wrong),
-        DistinctUsers(BUDGET, 10, 0, horizon=3, keys=["a"], users=wrong),
+        counted(BUDGET, dp.People(), **CLOCK, users=wrong),
     ):
         with pytest.raises(dp.errors.CheckError) as caught:
             dp.check(count, rows)
         assert str(caught.value) == f"{said}not the pair"
         assert type(caught.value.__cause__) is KeyError
-    items = TickHistogram(
-        BUDGET,
-        10,
-        0,
-        horizon=3,
-        domain=["a"],
-        value=lambda e: e[0],
-        users=dp.Users(len, 2, per_key=1),
-    )
-    with pytest.raises(
-        dp.errors.CheckError, match=r"^row 1: value raised TypeError: .* subscriptable$"
-    ):
-        dp.check(items, [7])
 
 
 class Visit(NamedTuple):
@@ -307,9 +296,7 @@ def test_people_and_keys_are_those_that_count() -> None:
     elements = dp.PrefixCount(BUDGET, 9, value=lambda _: 1, users=users)
     assert dp.check(elements, rows)[2:] == (3, 3, 3)
     assert "a whole number, or a text that is not empty" in str(dp.check(elements, rows))
-    distinct = DistinctUsers(
-        BUDGET, 10, 0, horizon=3, keys=["a", "b"], users=dp.Users("who", 2, per_key=1)
-    )
+    distinct = counted(BUDGET, dp.People(), **CLOCK, users=dp.Users("who", 2))
     assert dp.check(distinct, rows)[2:] == (3, 3, 3)
     assert dp.check(dp.PrefixCount(BUDGET, 9), [("a", 1), ("b", 1)])[2:] == (2, None, None)
     assert dp.check(dp.local.LocalMedian(BUDGET, 4), [0.5, 0.7])[2:] == (None, None, None)
@@ -320,16 +307,6 @@ def test_a_gap_is_looked_at_where_times_are_known() -> None:
     rows: list[Any] = [("a", {"who": "x"})] * 3
     assert dp.check(made, rows).within == 3
     assert dp.check(made, [TimestampedValue(row, 4 * i) for i, row in enumerate(rows)]).within == 2
-    items = TickHistogram(
-        *(BUDGET, 10, 0),
-        horizon=3,
-        domain=["x", "y"],
-        max_items=2,
-        value=lambda e: e["item"],
-        users=dp.Users("who", 2, per_key=1),
-    )
-    events = [{"who": "u", "item": ["x", "y"]}, {"who": "u", "item": "x"}, {"who": 1, "item": []}]
-    assert dp.check(items, events)[2:] == (2, 2, 1)
     rowwise = TickCountRows(
         "page", tick=60, start=0, horizon=3, keys=["a"], rho=1, user="who", per_user=1
     )

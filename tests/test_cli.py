@@ -486,7 +486,7 @@ def test_demo(tmp_path: Path) -> None:
         "Guarantee: epsilon = 1, delta = 1e-06 for one person (session) with at most 3 rows, 1 a "
         "key, over all releases of all keys in this run."
     )
-    assert error.startswith("Error to expect (95 %): a count is within ")
+    assert error.startswith("Error to expect (95 %): people is within ")
     assert left_out.endswith("unreadable; further rows of a person, and rows without one (--user).")
     assert (made / "ticks.png").read_bytes().startswith(PNG)
     assert (made / "ticks.html").read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -59,9 +59,7 @@ def test_ticks_and_people_are_as_the_transform_has_them(budget: tuple[str, ...])
     )
     assert changes.amply(given, calibrated(given)).change == bounded.counter.change
     given = errors.arguments().parse_ours([*budget, "--horizon", "24", "--per-user", "5"])
-    each = dp.PrefixCount(
-        dp.PureDP(1.0), 24, users=dp.Users(lambda e: e, 5, per_key=1), value=lambda e: 1
-    )
+    each = dp.PrefixCount(dp.PureDP(1.0), 24, users=dp.Users(lambda e: e, 5), value=lambda e: 1)
     assert changes.change_of(given) == each.counter.change
 
 
@@ -71,7 +69,7 @@ def test_more_rows_of_a_person_take_more_noise() -> None:
         (found,) = re.findall(r"largest error of all 216 releases is below ([\d.]+)", out)
         return float(found)
 
-    assert largest() < largest("--per-user", 2) < largest("--per-user", 2, "--per-key", 2)
+    assert largest() < largest("--per-user", 2, "--per-key", 1) < largest("--per-user", 2)
 
 
 @pytest.mark.parametrize(

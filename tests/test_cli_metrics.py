@@ -131,10 +131,11 @@ def test_rounding_leaves_alone_what_has_no_noise() -> None:
         (("--view", "last 7h"), "'last 7' is of 7 ticks, but the clock has 4"),
         (("--view", "last 90m"), "which is not a whole number of ticks of 1h"),
         (("--view", "last"), "expected a length, such as last 7 or last 1d"),
-        (("--view", "each", "--value", "ms"), "--value is of a plain running sum: give --metric"),
-        (("--view", "each", "--unit", 2), "--unit is of a plain running sum: give --metric"),
         (("--view", "each", "--mechanism", "BinaryTree"), "--mechanism is for one count, so far"),
-        (("--view", "each", "--separator", ";", "--max-items", 2), "needs --user: leave it out"),
+        (
+            ("--metric", "mean(ms, 0, 5)", "--separator", ";", "--max-items", 2),
+            "--max-items is for one Count or Sum, as a vector of several numbers counts under one",
+        ),
         (
             ("--view", "each", "--zone", "Paris"),
             "--zone is not a time zone, got 'Paris'",
@@ -204,7 +205,7 @@ def test_a_private_look_finds_misspelt_texts(place: Path) -> None:
         "LOOKS WRONG: no row has level = WARN (--metric items): is its spelling right?",
         "the limit on each (--per-user 1) leaves out 2 rows",
         "1 row of nobody",
-        "2 ticks of keys are clipped to 1 (--max-per-tick)",
+        "2 ticks of keys have more than 1 rows (--max-per-tick)",
     ):
         assert said in ended.out
     assert "level = INFO" not in ended.out

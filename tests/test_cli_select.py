@@ -16,14 +16,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import running_ticks, ticks
+from beam_dpcount.commands import ticks
 from beam_dpcount.commands.figures import counts as plots
 from beam_dpcount.commands.figures import running
 from beam_dpcount.commands.figures.pictures import Running
 from beam_dpcount.commands.files import formats, tables
-from beam_dpcount.commands.files.formats import Event
 from tests import command_lines, pictures
-from tests.command_lines import EXACT, PNG, SECRET_TEXT, each_path, stddevs
+from tests.command_lines import EXACT, PNG, SECRET_TEXT, each_path, micros, stddevs
 from tests.orders import in_a_process
 from tests.scripted import ScriptedEntropy
 from tests.side_doors import listening
@@ -31,7 +30,6 @@ from tests.side_doors import listening
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 # Without noise a key of two rows is shown: it cannot be one row's.
 NO_NOISE = (*EXACT, "--select-delta", "1e-6")
-HEADER = "key,step,timestamp,value,stddev"
 
 
 succeed, run, fail = command_lines.of(ticks.main)
@@ -74,19 +72,19 @@ def arguments(log: Path, *more: object) -> list[object]:
 def lines(log: Path) -> list[tuple[str, int, float]]:
     """Key, step and value of the output as it was written, not sorted."""
     header, *rows = (log.parent / "out.csv").read_text().splitlines()
-    assert header == HEADER
+    assert header.startswith("key,step,start,timestamp,")
     cells = [row.split(",") for row in rows]
-    assert [int(time) for _, _, time, *_ in cells] == [
+    assert [micros(time) for _, _, _, time, *_ in cells] == [
         (100 + 10 * int(step)) * 10**6 for _, step, *_ in cells
     ]
-    return [(key, int(step), float(value)) for key, step, _, value, _ in cells]
+    return [(key, int(step), float(value)) for key, step, _, _, value, *_ in cells]
 
 
 # Exact counts
 
 
 Shown = dict[str, tuple[int, list[float]]]  # by key: the first tick, and the values from there on
-PEOPLE = ("--user", "person", "--per-user", 9)
+PEOPLE = ("--user", "person", "--per-user", 9, "--per-key", 1)
 PLAIN: Shown = {"ann": (3, [3]), "bob": (1, [2, 3, 3]), "zoe": (2, [2, 2])}
 FROM_TWO: Shown = {"ann": (3, [3]), "bob": (2, [3, 3])}
 OF_PEOPLE: Shown = {"ann": (3, [2]), "bob": (1, [2, 3, 3]), "zoe": (2, [2, 2])}
@@ -102,7 +100,10 @@ OF_PEOPLE: Shown = {"ann": (3, [2]), "bob": (1, [2, 3, 3]), "zoe": (2, [2, 2])}
         (("--at-least", 3), {}),
         (("--select-every", 2), {"bob": (2, [3, 3]), "zoe": (2, [2, 2])}),
         (("--where", "n=1"), {"ann": (3, [3]), "bob": (1, [2, 2, 2])}),
-        (("--value", "n", "--bounds", 0, 2, "--unit", 0.5), {"ann": (3, [3]), "zoe": (2, [3, 3])}),
+        (
+            ("--metric", "sum(n, 0, 2, unit=0.5)"),
+            {"ann": (3, [3]), "bob": (1, [2, 2, 2]), "zoe": (2, [3, 3])},
+        ),
         # Of one person a row a key, or two, which alone show no key.
         (PEOPLE, OF_PEOPLE),
         ((*PEOPLE, "--path", "streaming"), OF_PEOPLE),
@@ -134,13 +135,6 @@ def test_cells_of_several_keys(log: Path) -> None:
     ]
     assert "keys of a cell beyond its first 2 (--max-items)" in out
     assert "a key is the text of who between ';' to the letter" in out
-
-
-def test_the_first_keys_of_a_cell() -> None:
-    split = running_ticks.SplitCells(";", 2)
-    event = Event(1, "x", 1)
-    assert list(split(("b;b;a;c", event))) == [("b", event), ("a", event)]
-    assert list(split(("", event))) == [("", event)]
 
 
 # What leaves
@@ -187,7 +181,7 @@ def test_nothing_tells_of_hidden_keys(
             (steady(said.out), steady(said.err), ours, output, sorted(log.parent.iterdir()))
         )
     assert seen[0] == seen[1]
-    assert b"ann,3,130000000,3.0,0.0\n" in seen[0][3]
+    assert b"ann,3,1970-01-01T00:02:00Z,1970-01-01T00:02:10Z,3.0,0.0,3.0,3.0\n" in seen[0][3]
 
 
 # Keys of 400 rows, whose noise is at most some hundreds; one row of c more is a neighbour.
@@ -248,7 +242,7 @@ def test_what_is_said_before_the_run_and_after_it(log: Path) -> None:
     out = succeed(*arguments(log, *BUDGET, "--at-least", 5, "--select-every", 3)).splitlines()
     before = out[: next(i for i, line in enumerate(out) if line.startswith("private counts: "))]
     for part in (
-        "note: every row within the clock counts 1",
+        "note: of rows within the clock: count; up to",
         "note: a key is shown at the first tick at which its private count reaches 2",
         "note: keys that count less than 5 (--at-least) are left out",
         "note: keys are tested at one tick in 3 only",
@@ -261,8 +255,8 @@ def test_what_is_said_before_the_run_and_after_it(log: Path) -> None:
     assert "not checked" not in "".join(before)
     where = succeed(*arguments(log, *NO_NOISE, "--where", "n=1"))
     assert (
-        "warning: the condition is not checked against the data (--check does): check its spelling"
-        in where
+        "warning: texts that metrics and --where name are not checked against the data (--check "
+        "does): check their spelling" in where
     )
     assert "(2 keys shown, 3 ticks)" in where
 
@@ -301,15 +295,15 @@ def test_the_guarantee_is_of_the_whole_budget(
             f"Guarantee: all releases of all keys, and which keys have any, together {said}" in text
         )
         assert "but not which keys there are. It is for one row, not for all rows of a p" in text
-        assert "of a key named beforehand, shown or not, " in text
+        assert "of a key named beforehand (shown or not)" in text
         assert "its first releases are too high on average, and no standard deviation says" in text
         assert (
             "outside the clock or unreadable; keys that are not shown, which sums over those tha"
             in text
         )
         assert "of other keys" not in text
-    assert "the largest error of all 3 counts of such a key is below" in out
-    assert "rows (within the clock, only keys of high counts) by who" in how["title"]
+    assert "the largest error of all 3 releases of such a key below" in out
+    assert how["title"] == "Private count every 10 s by who"
     assert how["selected"]
     assert how["order"] is None
 
@@ -323,7 +317,7 @@ def test_errors_do_not_depend_on_what_is_shown(log: Path) -> None:
         found.add(next(line for line in out.splitlines() if line.startswith("Error to expect")))
     assert len(found) == 1
     largest = max(stddevs(log.parent / "out.csv").values())
-    assert f"at most {largest:.3g}; " in found.pop()
+    assert f"the standard deviation at most {largest:.3g}; " in found.pop()
 
 
 def test_people(log: Path) -> None:
@@ -336,7 +330,7 @@ def test_people(log: Path) -> None:
     assert firsts[1] > 1.5 * firsts[0]
     assert "It is for one person with all rows, where at most 4 rows of a person, 2 a key" in out
     assert "further rows of a person, and rows without one (--user)" in out
-    assert "single count of a key named beforehand, shown or not, is 95 % of the time within" in out
+    assert "Error to expect of a key named beforehand (shown or not) (" in out
 
 
 # Pictures

@@ -80,16 +80,20 @@ def expected(ann: Sequence[float], bob: Sequence[float]) -> list[Line]:
             (),
             (1, 3, 4),
             (1, 2, 2),
-            "every row of the given keys and within the clock counts 1; a key counts up to "
-            "1,073,741,824 events a tick, 107,374,182 a second (--max-per-tick)",
+            "of rows within the clock: count; up to 1,073,741,824 events a tick, 107,374,182 a s",
         ),
         (
-            ("--value", "amount", "--bounds", 0, 4, "--unit", 0.5),
+            ("--metric", "sum(amount, 0, 4, unit=0.5)"),
             (1, 3.5, 7.5),
             (1, 1, 1),
-            "clipped to [0, 4]",
+            "what of numbers is beyond the bounds of a metric or rounded off",
         ),
-        (("--where", "amount=1"), (1, 1, 1), (1, 1, 1), "count 1 where amount=1 to the letter"),
+        (
+            ("--where", "amount=1"),
+            (1, 1, 1),
+            (1, 1, 1),
+            "of rows where amount=1 to the letter within the clock: count",
+        ),
     ],
     ids=["rows", "value", "where"],
 )
@@ -117,9 +121,8 @@ def test_without_a_key_all_rows_are_one_count(path: str, events: Path) -> None:
     counts = zip(ends, (2, 6, 7), strict=True)
     expected = [("all", *end, float(count)) for end, count in counts]
     assert written(events.parent / "counts.csv") == expected
-    assert "note: every row within the clock counts 1" in out
+    assert "note: of rows within the clock: count; up to" in out
     assert "1 key x 3 ticks = 3 releases" in out
-    assert "the count so far of the rows within the clock" in out
     assert "rows that are outside the clock or unreadable; " in out
     for absent in ("keys", "None"):  # nothing is said of what there is not
         assert absent not in out
@@ -132,7 +135,7 @@ def test_without_a_key_all_rows_are_one_count(path: str, events: Path) -> None:
     "flags",
     [
         (),
-        ("--value", "amount", "--bounds", -2, 4, "--unit", 0.5, "--max-per-tick", 1),
+        ("--metric", "sum(amount, -2, 4, unit=0.5)", "--max-per-tick", 1),
         ("--keys", "bob", "ann", "--separator", "n", "--max-items", 1),
     ],
     ids=["rows", "clipped", "items"],
@@ -208,12 +211,13 @@ def test_lengths_of_ticks_in_any_unit(events: Path) -> None:
 
 def test_the_size_and_the_notes_come_before_the_run(events: Path) -> None:
     words = arguments(events, *EXACT)
-    weak, note, _, others, size, *_ = succeed(*words).splitlines()
+    weak, note, counted, others, size, *_ = succeed(*words).splitlines()
     assert weak.startswith("warning: weak budget: ")
     assert (
         note
         == "warning: keys are not checked against the data (--check does): check their spelling"
     )
+    assert counted.startswith("note: of rows within the clock: count; up to ")
     times = "rows whose times do not fit --timestamp-format unix"
     assert others == f"note: {times} count nothing (--check says how many)"
     assert size == "3 keys x 3 ticks = 9 releases"
@@ -223,9 +227,10 @@ def test_the_size_and_the_notes_come_before_the_run(events: Path) -> None:
     for single in ("ann", "ann.ben", ",", "ann,"):
         assert succeed(*words, "--keys", single).splitlines()[1] == note
     one = succeed(*words, "--keys", "ann", "--tick", "1h", "--where", "who=ann").splitlines()
-    assert one[1].startswith("warning: keys and the condition are not checked")
-    assert one[4] == "1 key x 1 tick = 1 release"
-    assert "(1 key, 1 tick)" in one[5]
+    assert one[1].startswith("warning: texts that metrics and --where name are not checked")
+    assert one[2] == note
+    assert one[5] == "1 key x 1 tick = 1 release"
+    assert "(1 key, 1 tick)" in one[6]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +252,7 @@ def test_sums_of_a_tick_are_clipped(events: Path) -> None:
 def test_keys_and_times_may_be_counted_as_both_are_protected(events: Path) -> None:
     succeed(*arguments(events, *EXACT, "--where", "who=ann"))
     assert written(events.parent / "counts.csv") == expected((1, 3, 4), (0, 0, 0))
-    times = ("--value", "time", "--bounds", 0, 120)
+    times = ("--metric", "sum(time, 0, 120, unit=1)")
     succeed(*arguments(events, *EXACT, *times, "--path", "streaming"))
     assert written(events.parent / "counts.csv") == expected((109, 341, 461), (100, 210, 210))
 
@@ -255,7 +260,7 @@ def test_keys_and_times_may_be_counted_as_both_are_protected(events: Path) -> No
 def test_options_reach_the_transform(events: Path) -> None:
     words = arguments(events, *EXACT, "--late", "drop", "--max-per-tick", 7, "--mechanism", "blt")
     options = ticks.Ticks.parser().parse_args([str(word) for word in words])
-    described = ticks.Ticks(options).transform(Places([])).display_data()
+    described = ticks.Ticks.of(options).transform(Places([]))._parts[0].engine.display_data()
     assert (described["late"], described["max_per_tick"]) == ("drop", "7")
     assert options.mechanism == "BLT"
 
@@ -289,18 +294,14 @@ def test_what_is_drawn(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = pictures.caught(monkeypatch)
     plot = ("--plot", events.parent / "p.png", "--timezone", "Asia/Tokyo")
     succeed(*arguments(events, *EXACT, *plot))
-    amount = ("--value", "amount", "--bounds", 0, 4, "--plot-keys", "cyd")
+    amount = ("--metric", "sum(amount, 0, 4)", "--plot-keys", "cyd")
     succeed(*arguments(events, *EXACT, *plot, *amount, "--tick", "1m"))
     rows, amounts = drawn
-    assert rows["title"] == "Private running counts every 10 s: rows (within the clock) by who"
-    assert (rows["sum_of"], str(rows["zone"])) == (None, "Asia/Tokyo")
+    assert rows["title"] == "Private count every 10 s by who"
+    assert (rows["of"], str(rows["zone"])) == ("count", "Asia/Tokyo")
     assert (rows["order"], rows["only"]) == (["ann", "bob", "cyd"], None)
     assert amounts["only"] == ["cyd"]
-    assert amounts["title"] == (
-        "Private running sums every minute: amount (clipped to [0, 4] and rounded to multiples of "
-        "1, within the clock) by who"
-    )
-    assert amounts["sum_of"] == "amount"
+    assert amounts["title"] == "Private sum_amount every minute by who"
 
 
 # Real data

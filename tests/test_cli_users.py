@@ -174,6 +174,7 @@ def test_people_of_parquet(log: Path) -> None:
         table = {"time": [101, 111, 121], "who": people, "page": ["a", "a", "b"]}
         pq.write_table(pa.table(table), log.parent / f"{number}.parquet")
     words = ("--input", *sorted(log.parent.glob("*.parquet")), "--user", "who", "--per-user", 9)
+    words = (*words, "--metric", "people")
     succeed("ticks", log, *EXACT, *words)
     assert written(log.parent / "out.csv") == series((1, 2, 2), (0, 0, 2))
 
@@ -183,7 +184,7 @@ def test_the_person_may_be_the_key_or_what_is_counted(log: Path) -> None:
     people: tuple[object, ...] = ("--user", "page", "--per-user", 2, "--per-key", 2)
     succeed("ticks", log, *EXACT, *people)
     assert written(log.parent / "out.csv") == series((2, 2, 2), (1, 2, 2))
-    people = ("--user", "who", "--per-user", 9, "--where", "who=ann")
+    people = ("--user", "who", "--per-user", 9, "--per-key", 1, "--where", "who=ann")
     succeed("ticks", log, *EXACT, *people)
     assert written(log.parent / "out.csv") == series((1, 1, 1), (1, 1, 1))
     people = ("--user", "who", "--per-user", 9, "--item", "who")
@@ -219,11 +220,10 @@ def test_limits_above_that_on_all_rows_of_a_person_are_noted(name: str, log: Pat
 @each_command
 def test_noise_is_for_all_rows_of_a_person(name: str, log: Path) -> None:
     largest = []
-    for more in ((), ("--per-user", 1), ("--per-user", 4), ("--per-user", 4, "--per-key", 4)):
+    for more in ((), ("--per-user", 1), ("--per-user", 4, "--per-key", 1), ("--per-user", 4)):
         people = ("--user", "who", *more) if more else ()
         succeed(name, log, *("--rho", "0.1", "--mechanism", "SmoothBinary"), *people)
-        with open(log.parent / "out.csv", newline="") as file:
-            largest.append(max(float(row["stddev"]) for row in csv.DictReader(file)))
+        largest.append(max(stddevs(log.parent / "out.csv").values()))
     # Two keys are listed at ticks: no more than two of the four rows are in different ones.
     keys = 2 if name == "ticks" else 4
     assert largest[1] == largest[0]

@@ -1,4 +1,4 @@
-"""The clock as users meet it: windows are said in ticks, and steps are numbered over all of it."""
+"""Steps are numbered over all of a clock, whatever starts anew."""
 
 from __future__ import annotations
 
@@ -10,49 +10,16 @@ import pytest
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
-from beam_dpcount.checks import ParameterError
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.sliding import SlidingCount
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row, each_path, feed, run
+from tests.sentences import counted
 
-BUDGET = dp.ApproxDP(1.0, 1e-6)
 EXACT = dp.ApproxDP(1e9, 1e-6)
-WEEK: dict[str, Any] = {"tick": 86_400, "start": 0, "horizon": 7, "keys": ["a"]}
-WHO = dp.Users(itemgetter("who"), 3, per_key=1)
 TICK, TICKS = 10, 6
 ROWS: list[Row] = [
     (key, {"who": who, "n": 1}, at * SECOND)
     for at, (key, who) in enumerate(zip("abbabaab" * 7, "uvwxy" * 12, strict=False))
 ]
-
-DOORS = {
-    "TickAggregate": lambda window: TickAggregate(
-        BUDGET, **WEEK, metrics=[dp.Count()], window=window
-    ),
-    "SlidingCount": lambda window: SlidingCount(BUDGET, **WEEK, window=window),
-    "DistinctUsers": lambda window: DistinctUsers(BUDGET, **WEEK, users=WHO, window=window),
-}
-
-
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("window", [8, 86_400])
-def test_a_window_is_not_longer_than_the_horizon(door: str, window: int) -> None:
-    """It counts ticks: a day of seconds was taken for as many days, with their noise."""
-    with pytest.raises(ParameterError) as found:
-        DOORS[door](window)
-    said = str(found.value)
-    assert f"window is {window} ticks, but the clock has 7" in said
-    assert ("for 86400 s give window=1" in said) == (window == 86_400)
-    assert found.value.name == "window"
-
-
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("window", [1, 7])
-def test_a_window_may_be_as_long_as_the_horizon(door: str, window: int) -> None:
-    made: Any = DOORS[door](window)
-    assert made.counter.horizon in (window, 7)
 
 
 def _clock(path: str, keys: Any) -> dict[str, Any]:
@@ -61,24 +28,21 @@ def _clock(path: str, keys: Any) -> dict[str, Any]:
 
 def _windowed(keys: Any, path: str) -> dict[str, Any]:
     clock = _clock(path, keys)
-    count, people = [dp.Count()], dp.Users(itemgetter("who"), 40, per_key=1)
-    counted: dict[str, Any] = {
-        "restarting": TickAggregate(EXACT, **clock, metrics=count, window=2),
-        "people's": TickAggregate(EXACT, **clock, metrics=count, window=2, users=people),
-        "distinct": DistinctUsers(EXACT, **clock, users=people, window=2),
+    count, people = [dp.Count(), dp.Rate("n > 0")], dp.Users(itemgetter("who"), 40, per_key=1)
+    counts: dict[str, Any] = {
+        "restarting": counted(EXACT, count, **clock, restart=2),
+        "people's": counted(EXACT, count, **clock, restart=2, users=people),
+        "distinct": counted(EXACT, dp.People(), **clock, users=people, restart=2),
     }
-    windowed: dict[str, Any] = {
-        "numbers": TickNumbers(EXACT, **clock, value=itemgetter("n")),
-        "vectors": TickAggregate(EXACT, **clock, metrics=count),
-    }
+    windowed: dict[str, Any] = {"numbers": TickNumbers(EXACT, **clock, value=itemgetter("n"))}
     for name, made in windowed.items():
-        counted[name] = beam.WindowInto(FixedWindows(2 * TICK)) | made
-    return counted
+        counts[name] = beam.WindowInto(FixedWindows(2 * TICK)) | made
+    return counts
 
 
 @each_path
 @pytest.mark.parametrize("keys", [["a", "b"], dp.SelectKeys()], ids=["listed", "selected"])
-@pytest.mark.parametrize("name", ["restarting", "people's", "distinct", "numbers", "vectors"])
+@pytest.mark.parametrize("name", ["restarting", "people's", "distinct", "numbers"])
 def test_steps_are_numbered_over_the_whole_clock(path: str, keys: Any, name: str) -> None:
     """So (key, step) is unique, and says when: windows of two ticks had steps 1 and 2 alone."""
     releases = run(lambda p: p | feed(ROWS) | _windowed(keys, path)[name]).releases

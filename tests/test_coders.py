@@ -160,13 +160,13 @@ def test_empty_bytes_are_refused_and_the_message_says_what_to_do():
     assert message == CORRUPT
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 4, 255])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 5, 255])
 def test_other_versions_are_refused_by_name(version):
     data = StateCodec(SCALAR).encode((3, *SECRETS))
     message = refused(StateCodec(SCALAR), with_checksum(bytes([version]) + data[1:-4]))
     remedy = GO_BACK if version < FORMAT else UPGRADE
     assert message == OTHER_FORMAT.format(theirs=version, ours=FORMAT, remedy=remedy)
-    assert FORMAT == 3
+    assert FORMAT == 4
 
 
 @pytest.mark.parametrize("length", [1, 8, 16])
@@ -241,32 +241,32 @@ GOLDEN = {
         SCALAR,
         11,
         (
-            "030024d00000000020000000b1d1960b0b000000000000000b00000000000000c0e0ffffffffffff"
-            "f0d8fffffffffffff82a0000000000007344e085"
+            "040024d00000000020000000b1d1960b0b000000000000000b00000000000000c0e0ffffffffffff"
+            "f0d8fffffffffffff82a000000000000563f0bd5"
         ),
     ),
     "packed": (
         PACKED,
         5,
         (
-            "03005fde0000000039000000a713278205000000000000000000283f3a8f019911fcb3df6300da29"
+            "04005fde0000000039000000a713278205000000000000000000283f3a8f019911fcb3df6300da29"
             "c801ab1301fe6c8fd0028601f62113a6070000988a1d759e0b003f2c0a5a76140043daa7448d1600"
-            "00b79af6e9"
+            "00afd4c233"
         ),
     ),
     "vector": (
         VECTOR,
         3,
         (
-            "030075050000000070000000a560f70103000000000000001d000000000000000300000000000000"
+            "040075050000000070000000a560f70103000000000000001d000000000000000300000000000000"
             "060000000000000006000000000000000600000000000000e803000000000000e903000000000000"
             "ea0300000000000030f8ffffffffffff31f8ffffffffffff32f8ffffffffffffb80b000000000000"
-            "b90b000000000000ba0b000000000000dd24c31e"
+            "b90b000000000000ba0b000000000000bbfd04a2"
         ),
     ),
 }
 
-# As formats 1 and 2 wrote them.
+# As former formats wrote them.
 FORMER = (
     "0100cd6f29921109a941050000000b000000000000000b00000000000000c0e0fffffffffffff0d8"
     "fffffffffffff82a00000000000033092d0a",
@@ -276,11 +276,13 @@ FORMER = (
     "000000000000ba0b00000000000058bba2e0",
     "020024d00000000004000000ebcac7b34ee601650b000000000000000b00000000000000c0e0ffff"
     "fffffffff0d8fffffffffffff82a000000000000f3f19da7",
+    "030024d00000000020000000b1d1960b0b000000000000000b00000000000000c0e0ffffffffffff"
+    "f0d8fffffffffffff82a0000000000007344e085",
 )
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_format_3_is_written_and_read_as_ever(name):
+def test_format_4_is_written_and_read_as_ever(name):
     counter, n, pinned = GOLDEN[name]
     data = bytes.fromhex(pinned)
     state = state_after(counter, n)
@@ -300,7 +302,7 @@ def test_former_formats_are_refused_by_name():
     for former in FORMER:
         message = refused(StateCodec(SCALAR), bytes.fromhex(former))
         number = int(former[:2])
-        assert message == OTHER_FORMAT.format(theirs=number, ours=3, remedy=GO_BACK)
+        assert message == OTHER_FORMAT.format(theirs=number, ours=4, remedy=GO_BACK)
 
 
 def test_the_state_of_one_moment_with_the_memory_of_another_is_refused():

@@ -21,13 +21,10 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row, feed, run
 from tests.scripted import ScriptedEntropy
+from tests.sentences import counted
 
 TICK = 60
 BUDGET = dp.ZCDP(0.5)
@@ -70,7 +67,7 @@ def drawn(chance: random.Random) -> Case:
 
 
 def _drawn(chance: random.Random) -> Case:
-    kind = chance.choice(["count", "histogram", "people", "metrics", "sliding", "bound"])
+    kind = chance.choice(["count", "people", "metrics", "last", "bound"])
     horizon, keys = chance.choice([6, 8, 12]), KEYS[: chance.choice([1, 2, 3])]
     size = chance.choice([None, 2, 3, horizon // 2])
     gap = TICK * chance.choice([0, 0, 0, 1, 1.5, 2, 2.5, size or 4])
@@ -89,12 +86,9 @@ def _drawn(chance: random.Random) -> Case:
     made: Any
     if kind == "count":
         made = TickNumbers(BUDGET, **clock, **numbers, **other, keys=keys, users=users)
-    elif kind == "histogram":
-        clock |= {"max_items": chance.randint(1, len(keys)), "value": itemgetter("i")}
-        made = TickHistogram(BUDGET, **clock, domain=keys, users=users)
     elif kind == "people":
         users, gap = replace(users, keys=None, per_key=1, gap=None), 0
-        made = DistinctUsers(BUDGET, **clock, **other, keys=keys, users=users, window=size)
+        made = counted(BUDGET, m.People(), **clock, **other, keys=keys, users=users, restart=size)
     elif kind == "metrics":
         some: list[Any] = [
             m.Count(),
@@ -102,38 +96,29 @@ def _drawn(chance: random.Random) -> Case:
         ]
         some += [m.Items("i", KEYS[:2], chance.choice([1, 2]))] * (chance.random() < 0.3)
         some += [m.People()] * (users is not None and chance.random() < 0.5)
-        clock |= {"window": size if len(some) > 2 else chance.choice([size, None]), "users": users}
+        clock |= {"restart": size if len(some) > 2 else chance.choice([size, None]), "users": users}
         own = random.Random(f"{horizon} {k} {size} {gap}")  # other draws stay as they are
         if own.random() < 0.4 and not some[-1].once:
-            clock |= {"window": None, "last": own.choice([1, 2, 3]), "mechanism": None}
-        made = TickAggregate(BUDGET, **clock, **other, keys=keys, metrics=some)
-    elif kind == "sliding":
-        clock |= {"window": chance.choice([1, 2, 3]), "mechanism": None, "users": users}
-        del clock["mechanism"]
-        made = SlidingCount(BUDGET, **clock, **numbers, **other, keys=keys)
+            clock |= {"restart": None, "last": own.choice([1, 2, 3]), "mechanism": None}
+        made = counted(BUDGET, some, **clock, **other, keys=keys)
+    elif kind == "last":
+        clock |= {"last": chance.choice([1, 2, 3]), "mechanism": None, "users": users}
+        made = counted(BUDGET, m.Sum("v", low, high, unit=unit), **clock, **other, keys=keys)
     else:
         made = dp.BoundUsers(
             users,
             {
                 "count": TickNumbers(BUDGET, **clock, **numbers, **other, keys=keys),
-                "histogram": TickHistogram(
-                    BUDGET, **clock, domain=["x", "y"], max_items=2, value=_items
-                ),
-                "people": DistinctUsers(
-                    *(BUDGET, TICK, 0),
-                    **{name: x for name, x in clock.items() if name not in ("tick", "start")},
+                "people": counted(
+                    *(BUDGET, m.People()),
+                    **clock,
                     keys=keys,
                     users=replace(users, events=min(k, 2), keys=None, per_key=1, gap=None),
                 ),
             },
         )
-    anew = kind == "people" or getattr(made, "window", None) is not None
-    fixed = size if kind in ("count", "histogram") and not anew else None
+    fixed = size if kind == "count" else None
     return Case(kind, made, fixed, horizon, users is not None, gap, relation)
-
-
-def _items(pair: Any) -> Any:
-    return pair[1]["i"]
 
 
 def event(chance: random.Random, person: str, micros: int) -> Row:
@@ -171,8 +156,6 @@ def released(case: Case, rows: list[Row]) -> dict[str, list[Any]]:
 
     def build(pipeline: beam.Pipeline) -> Any:
         events = pipeline | feed(sorted(rows, key=itemgetter(2)))
-        if case.kind == "histogram":
-            events = events | beam.Values()
         if case.fixed is not None:
             events = events | beam.WindowInto(FixedWindows(case.fixed * TICK))
         made = events | case.made
@@ -194,7 +177,7 @@ def series(case: Case, releases: list[Any], ticks: int) -> Iterator[tuple[Any, n
         if isinstance(release, dp.Release):
             found.setdefault((release.key, origin), {})[release.step] = release.value
             continue
-        joint = case.made._ticks.joint
+        joint = case.made.engine.joint
         units = [getattr(each, "step", 1) for each in joint.metrics for _ in each.columns]
         for place, value in enumerate(release.values.values()):
             one = value / units[place] * joint.multipliers[place]

@@ -204,7 +204,7 @@ stray | stray
 --at-least 0 | --at-least must be a whole number from 1, got 0
 --select-every 0 | --select-every must be a whole number from 1, got 0
 --select-every 7 | --select-every is 7, but there are 6 ticks
---at-least 2 --value u --bounds -1 1 | --at-least needs values that are not negative | or give --bounds from 0
+--at-least 2 --metric count --metric sum(u,-1,1) | --at-least
 --at-least 2 --user v --per-user 2 --gap 10 | --at-least does not go with a gap
 --keys ann | --keys: not allowed with argument --select-keys
 --keys-file x | --keys-file: not allowed with argument --select-keys

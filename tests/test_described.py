@@ -20,20 +20,17 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement, CountWholeKey
 from beam_dpcount.dofns.ticks import CountAllTicks, CountEachTick
 from beam_dpcount.statistics import Words
-from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.described import Described
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests import notebooks
-from tests.hostile import ENGINES
 from tests.public import PUBLIC
+from tests.sentences import counted
 
 PURE = dp.PureDP(1.0)  # for which BridgedKAry is best, on the bounded path alone
 STEPS = 1000
+CLOCK: dict[str, Any] = {"tick": 1, "start": 0, "horizon": STEPS, "keys": ["a", "b"]}
 GRAPH: dict[str, Any] = {"budget": PURE, "horizon": STEPS, "vertices": 5}
-ALIKE = ("SlidingCount",)  # has one mechanism, on every path
+ALIKE = ("last",)  # has one mechanism, on every path
 # All transforms with a counter.
 MADE: dict[str, Callable[[], Any]] = {
     "PrefixCount": lambda: dp.PrefixCount(PURE, STEPS),
@@ -48,18 +45,11 @@ MADE: dict[str, Callable[[], Any]] = {
     "SpanningForestCost": lambda: dp.SpanningForestCost(**GRAPH, max_weight=2),
     "StatisticCount": lambda: dp.StatisticCount(PURE, STEPS, Words("ab", 2)),
     "CutGraph": lambda: dp.CutGraph(**GRAPH),
-    "TickCount": lambda: TickNumbers(PURE, 1, 0, horizon=STEPS, keys=["a", "b"]),
-    "TickHistogram": lambda: TickHistogram(PURE, 1, 0, horizon=STEPS, domain=["a", "b"]),
-    "DistinctUsers": lambda: DistinctUsers(
-        PURE, 1, 0, horizon=STEPS, keys=["a", "b"], users=dp.Users(str, 1, per_key=1)
-    ),
-    "TickAggregate": lambda: TickAggregate(
-        PURE, 1, 0, horizon=STEPS, keys=["a", "b"], metrics=[dp.Count()]
-    ),
-    "SlidingCount": lambda: SlidingCount(
-        dp.ZCDP(0.1), 1, 0, horizon=STEPS, window=10, keys=["a", "b"]
-    ),
-    "sentence": lambda: dp.TickCount(PURE, dp.Clock(1, 0, ticks=STEPS), keys=["a", "b"]),
+    "TickCount": lambda: TickNumbers(PURE, **CLOCK),
+    "people": lambda: counted(PURE, dp.People(), **CLOCK, users=dp.Users(str, 1)),
+    "vectors": lambda: counted(PURE, [dp.Count(), dp.Rate("n > 0")], **CLOCK),
+    "last": lambda: counted(dp.ZCDP(0.1), **CLOCK, last=10),
+    "sentence": lambda: counted(PURE, **CLOCK),
 }
 
 
@@ -144,9 +134,9 @@ def _displayed(found: Any) -> Iterator[tuple[str, str]]:
 def test_all_transforms_with_a_counter_are_here() -> None:
     described = {n for n, x in PUBLIC.items() if isinstance(x, type) and issubclass(x, Described)}
     described -= {"LocalConvexRisk", "LocalMedian"}  # theirs know no paths
-    assert described | ENGINES == set(MADE) - {"sentence"}
-    named = {name: make().default_label() for name, make in MADE.items() if name != "sentence"}
-    assert named == {name: name for name in named}
+    assert described == {name for name in MADE if name[0].isupper()}
+    for name, make in MADE.items():
+        assert make().default_label() == (name if name in described else "TickCount")
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -180,7 +170,7 @@ def test_notebooks_show_the_same(name: str) -> None:
 def test_each_application_of_one_transform_shows_its_own(name: str) -> None:
     pipeline, count = beam.Pipeline(), MADE[name]()
     windows = beam.WindowInto(FixedWindows(100))
-    if name in ("DistinctUsers", "SlidingCount", "sentence"):  # which take no windows
+    if isinstance(count, dp.TickCount):  # which takes no windows
         windows = beam.Map(lambda event: event)
     _ = bounded(pipeline) | "First" >> count
     _ = unbounded(pipeline) | "Second" >> count
@@ -188,7 +178,7 @@ def test_each_application_of_one_transform_shows_its_own(name: str) -> None:
     shown = Pipeline(pipeline)
     first, second, third = (shown.check(label) for label in ("First", "Second", "Third"))
     assert (first == second) == (name in ALIKE)
-    assert (first == third) == (not name.startswith("Tick"))
+    assert (first == third) == (name != "TickCount")
     assert count.counter == third
 
 

@@ -228,6 +228,23 @@ def test_an_output_that_nobody_reads(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [data]
 
 
+@pytest.mark.parametrize("words", [("choose", "--horizon", 9), ("errors", "--horizon", 9)])
+def test_a_reader_that_has_gone_ends_a_command_as_any_tool(words: tuple[object, ...]) -> None:
+    """As in `beam-dpcount choose | true`: the status of SIGPIPE, and not a word."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as out:
+        ended = subprocess.run(
+            [sys.executable, "-m", "beam_dpcount", *map(str, words), "--rho", "0.1"],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=120,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
 def test_parquet_does_not_go_to_a_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     words = ("ticks", "--input", in_csv(tmp_path, ROWS), *TICKS, *EXACT, "--output", "-")

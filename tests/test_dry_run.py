@@ -124,7 +124,10 @@ def test_nothing_is_spent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (("--per-user", 3, "--gap", "20s"), "one row a key, and each key noise of its own;"),
+        (
+            ("--per-user", 3, "--per-key", 1, "--gap", "20s"),
+            "one row a key, and each key noise of its own;",
+        ),
         (("--per-user", 3, "--per-key", 3, "--gap", "20s"), "Laplace noise, which is taken"),
         (("--per-user", 3, "--per-key", 3, "--gap", "5s"), "it is shorter than a tick;"),
         (("--per-user", 3, "--per-key", 3, "--gap", "20s", "--mechanism", "blt"), None),
@@ -145,10 +148,10 @@ def test_a_gap_that_makes_no_noise_smaller_is_noted(
 
 def test_rows_of_a_person_that_no_key_has_room_for_are_noted(tmp_path: Path) -> None:
     events = log(tmp_path / "events.csv", rows())
-    few = said("ticks", events, "--dry-run", "--user", "who", "--per-user", 7)
+    few = said("ticks", events, "--dry-run", "--user", "who", "--per-user", 7, "--per-key", 1)
     note = "note: in 6 keys, 1 a key, no more than 6 rows of a person can count: for --per-user 7"
     assert note in few
-    for enough in (("--per-user", 6), ("--per-user", 7, "--per-key", 2)):
+    for enough in (("--per-user", 6, "--per-key", 1), ("--per-user", 7, "--per-key", 2)):
         assert "can count" not in said("ticks", events, "--dry-run", "--user", "who", *enough)
     assert "can count" not in said("select", events, "--dry-run", "--user", "who", "--per-user", 7)
 

@@ -36,7 +36,7 @@ def elements(name: str) -> list[Row]:
     return [("k", value, i * SECOND) for i, value in enumerate(EACH_ELEMENT[name].usual)]
 
 
-@pytest.mark.parametrize("name", [*EACH_ELEMENT, "TickCount", "SlidingCount"])
+@pytest.mark.parametrize("name", [*EACH_ELEMENT, "TickCount", "last"])
 def test_pickled_transforms_give_the_same_releases(name: str) -> None:
     """Of either pickler, whatever is done with rejected elements."""
     rows = elements(name) if name in EACH_ELEMENT else KEYED

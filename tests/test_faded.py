@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
+from beam_dpcount.budget.conversions import zcdp_epsilon
+from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.users import UserChange, column_cost
-from beam_dpcount.mechanisms import FadedBLT, NormalizedBLT
+from beam_dpcount.mechanisms import BLT, BinaryTree, Endless, FadedBLT, NormalizedBLT
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from benchmarks.bars import all_bars
 
@@ -112,6 +114,36 @@ def test_through_the_clock_persons_a_week_apart_have_less_noise() -> None:
         found.append(count.counter.max_variance() ** 0.5)
     assert found[0] < 245
     assert found[1] < 68.1
+
+
+@pytest.mark.parametrize(
+    "mechanism", [Endless(300), NormalizedBLT(300), BLT(300), FadedBLT(300, 8)], ids=str
+)
+def test_until_an_event_has_an_age_it_has_lost_less(mechanism: Any) -> None:
+    """Rows s .. s + age of column s, of the dense encoder, for all s of the first half."""
+    R = mechanism.encoder(300)
+    for age in (0, 1, 5, 30, 100, 149, 299, 5000):
+        squared = max(float(np.square(R[s : s + age + 1, s]).sum()) for s in range(300 // 2))
+        bound = mechanism.aged_norm2(age)
+        assert squared * (1 - 1e-12) <= bound <= squared * 1.02
+        counter: Any = dp.calibrate(mechanism, HALF)
+        rho = squared / mechanism.l2_sensitivity_squared / 2
+        least = zcdp_epsilon(rho, 1e-6)
+        assert least <= counter.epsilon_at(1e-6, age=age) <= least * 1.03
+    assert counter.epsilon_at(1e-6, age=5000) == counter.epsilon_at(1e-6)
+
+
+def test_an_age_is_for_one_event_that_changes_one_step() -> None:
+    for change in (person(5, 7), TickChange(relation="replace_one")):
+        counter: Any = dp.calibrate(NormalizedBLT(300), HALF, change)
+        with pytest.raises(ValueError, match="age is for one event that changes one step"):
+            counter.epsilon_at(1e-6, age=3)
+    counter = dp.calibrate(NormalizedBLT(300), HALF)
+    for age in (-1, 2.5):
+        with pytest.raises((ValueError, TypeError), match="age must"):
+            counter.epsilon_at(1e-6, age=age)
+    tree: Any = dp.calibrate(BinaryTree(300), dp.PureDP(1.0))
+    assert tree.epsilon_at(1e-6, age=3) == tree.epsilon_at(1e-6)
 
 
 def test_what_it_refuses() -> None:

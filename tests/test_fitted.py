@@ -30,7 +30,6 @@ from beam_dpcount.mechanisms.trees import Forest
 from beam_dpcount.states.codecs import statistic_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.items import Items, OneItem
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from tests.runners import feed, run
 from tests.scripted import ScriptedEntropy, SeededNoise, random_script
 
@@ -410,9 +409,6 @@ def test_what_has_no_public_total_is_refused() -> None:
         with pytest.raises(ValueError, match=said):
             dp.Histogram(budget, 9, AB, fit_total=True, **options)  # type: ignore[arg-type]
         dp.Histogram(budget, 9, AB, **options)  # type: ignore[arg-type]
-    histogram_of_ticks: Any = TickHistogram
-    with pytest.raises(TypeError, match="fit_total"):
-        histogram_of_ticks(budget, 60, 0, horizon=9, domain=AB, fit_total=True)
 
 
 def test_parameters_are_shown_and_told_apart() -> None:

@@ -29,28 +29,30 @@ from apache_beam.transforms.window import GlobalWindow
 import beam_dpcount as dp
 from beam_dpcount.commands import count, graph, histogram, sequences, ticks
 from beam_dpcount.counters.clock import clock_of
-from beam_dpcount.counters.people import Seen
+from beam_dpcount.counters.people import Bound
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.sparse import sparse_for
 from beam_dpcount.dofns.elements import CountEachElement, ReadElements
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.parcels import StepParcels
+from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.shards import SumShards
 from beam_dpcount.dofns.ticks import ReadTicks, SumTicks
-from beam_dpcount.dofns.users import SendToPeople
+from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.local.learner import ConvexLearner, MedianLearner
 from beam_dpcount.mechanisms import BinaryTree, Honaker, NormalizedBLT, SmoothBinary
 from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.states import people as shards
 from beam_dpcount.states.codecs import (
     FoldCodec,
-    PersonCodec,
     StateCodec,
     statistic_codec,
     tick_codec,
 )
 from beam_dpcount.states.envelope import CORRUPT, StateError
+from beam_dpcount.states.people import Mark, PeopleCodec, Rows
 from beam_dpcount.states.wire import PAIR, add_to, batches_of, parcel_of
 from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
 from beam_dpcount.statistics.items import Items
@@ -166,13 +168,22 @@ def of_fold() -> Kind:
     return Kind(states, lambda data: codec.encode(codec.decode(data)))
 
 
-def of_person(gap: bool) -> Kind:
-    codec, states = PersonCodec("a bound", gap), []
+def of_people() -> Kind:
+    codec = PeopleCodec(Bound(2, 2, 1, 0), 64, "unkeyed")
+    marks = [Mark(bytes([n]) * shards.SECRET, n, 3 * n, n, n % 2) for n in range(9)]
+    return Kind([*map(codec.cell, marks)], lambda data: codec.cell(codec.mark(data)))
+
+
+def of_pieces(gap: int) -> Kind:
+    """One piece each, of the same shard."""
+    codec, mark, states = PeopleCodec(Bound(20, 9, 9, gap), 64, "unkeyed"), Mark(bytes(32)), []
     for n in range(9):
-        seen = Seen(n, {}, [10 * i for i in range(n)] if gap else [], bytes([n]) * 8)
-        seen.names = dict.fromkeys(seen.digests(b"%d" % i for i in range(n)), 1)
-        states.append(codec.encode(seen))
-    return Kind(states, lambda data: codec.encode(codec.decode(data)))
+        rows = Rows()
+        for i in range(n):
+            rows.add(mark.person(b"%d" % (i // 3)), mark.names(b"", [b"%d" % i, b"x"]), 10 * i)
+        states.append(codec.piece(mark, codec.columns(rows))[1])
+    one = mark._replace(pieces=1)
+    return Kind(states, lambda data: codec.piece(mark, codec.held(one, [data]))[1])
 
 
 EDGES = [(0, 1, 2), (1, 2, 1), (0, 2, 3), (3, 4, 1), (2, 3, 2), (0, 4, 1), (1, 3, 3)]
@@ -199,8 +210,9 @@ KINDS: dict[str, Callable[[], Kind]] = {
     "a shard": lambda: of_shard(SmoothBinary(40)),
     "a shard, packed": lambda: of_shard(NormalizedBLT(40), at_least=2),
     "a fold": of_fold,
-    "a person": lambda: of_person(False),
-    "a person with a gap": lambda: of_person(True),
+    "a shard of people": of_people,
+    "a piece of people": lambda: of_pieces(0),
+    "a piece of people with a gap": lambda: of_pieces(7),
 }
 
 
@@ -253,13 +265,12 @@ def test_sealed_bytes_that_are_no_shard() -> None:
     corrupt(kind, body + b"odd")
 
 
-def test_sealed_bytes_that_are_no_fold_and_no_person() -> None:
-    fold, person, gap = (KINDS[name]() for name in ("a fold", "a person", "a person with a gap"))
+def test_sealed_bytes_that_are_no_fold_and_no_shard_of_people() -> None:
+    fold, people = KINDS["a fold"](), KINDS["a shard of people"]()
     corrupt(fold, fold.states[3][:-4] + b"odd")
-    body = person.states[3][:-4]
-    corrupt(person, body + body[32:44])  # a key twice
-    for events in (-1, 2**40):
-        corrupt(gap, gap.states[3][:16] + struct.pack("<q", events) + gap.states[3][24:-4])
+    body = people.states[3][:-4]
+    for other in (body[:-1], body + b"\0", body[:8] + struct.pack("<I", 16) + body[12:]):
+        corrupt(people, other)
 
 
 # Events
@@ -473,11 +484,11 @@ def test_any_person_is_somebody_or_nobody(long: float) -> None:
         raise given[0]
 
     parcels = StepParcels(WindowCheck(None), None)
-    dofn = SendToPeople(users, parcels)
-    broken = SendToPeople(dp.Users(failing, 2, per_key=1), parcels)
+    dofn = SendToShards(users, parcels, Placement(1))
+    broken = SendToShards(dp.Users(failing, 2, per_key=1), parcels, Placement(1))
     for chance in chances(long, least=2000):
         given[0] = hostile_value(chance)
-        ((person, entry),) = dofn.process(("k", 1), Placed())
+        person, entry = dofn.read(("k", 1), Placed())
         kind = type(given[0])
         assert type(person) is str
         assert person.encode() is not None
@@ -489,13 +500,13 @@ def test_any_person_is_somebody_or_nobody(long: float) -> None:
             assert person == ""
         assert parcels.unwrap(parcel_of(entry), [0]) == [("k", 1)]
         given[0] = chance.choice(BY_DATA)(SECRET)
-        ((person, _),) = broken.process(("k", 1), Placed())
+        person, _ = broken.read(("k", 1), Placed())
         assert person == ""
         # An element that no coder takes counts 0, and takes its step.
         event, place = hostile_event(chance)
         is_pair = type(event) is tuple and len(event) == 2 and type(event[0]) is str
         if is_pair and event[0] in KEYS:
-            ((_, entry),) = SendToPeople(users, parcels).process(event, place)
+            _, entry = dofn.read(event, place)
             (passed,) = parcels.unwrap(parcel_of(entry), [0])
             assert passed[0] == event[0]
 
@@ -604,7 +615,7 @@ COMMANDS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...], Any]] = {
     ),
     "ticks": (
         ticks.main,
-        (*ROWS, "--value", "n", "--bounds", "0", "2", *CLOCK, "--keys", "ann", "bob"),
+        (*ROWS, "--metric", "sum(n, 0, 2, unit=1)", *CLOCK, "--keys", "ann", "bob"),
         ("key", "n", "time"),
         counts_by_tick,
     ),

@@ -11,9 +11,9 @@ import pytest
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
-from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import SECOND, Row, each_path, feed, run
+from tests.sentences import counted
 
 TICK, TICKS = 10, 20
 CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": TICKS}
@@ -24,11 +24,10 @@ BEGUN += "1970-01-01T00:03:20Z on do not count: plan the next clock, with a budg
 ENDED = "the last of 20 ticks is released: events from 1970-01-01T00:03:20Z on do not count"
 
 
-def counted(kind: str, name: str = "numbers", **more: Any) -> Any:
+def counting(kind: str, name: str = "numbers", **more: Any) -> Any:
     if name == "vectors":
-        made: Any = TickAggregate(
-            dp.ZCDP(1), **CLOCK, keys=KEYS[kind], metrics=[dp.Count()], **more
-        )
+        what = [dp.Count(), dp.Rate("n > 0")]
+        made: Any = counted(dp.ZCDP(1), what, **CLOCK, keys=KEYS[kind], **more)
     else:
         made = TickNumbers(dp.ApproxDP(1, 1e-6), **CLOCK, keys=KEYS[kind], **more)
     return beam.WindowInto(FixedWindows(5 * TICK)) | made if name == "windows" else made
@@ -58,7 +57,7 @@ def test_how_far_the_clock_is_shows_whatever_the_events(
     if name == "vectors" and kind == "selected":
         pytest.skip("its budget has no delta")
     with caplog.at_level(logging.INFO, "beam_dpcount"):
-        outcome = run(lambda p: p | feed(rows) | counted(kind, name, path=path))
+        outcome = run(lambda p: p | feed(rows) | counting(kind, name, path=path))
     found = gauges(outcome.result)
     assert sorted(found) == ["ticks_left", "ticks_released"]
     assert found["ticks_released"] + found["ticks_left"] == TICKS
@@ -74,7 +73,7 @@ def test_of_a_clock_that_goes_on(
 ) -> None:
     for until, ended in ((175, 17), (185, 18)):
         caplog.clear()
-        outcome = run(lambda p, until=until: p | feed(rows) | counted(kind, until=until))
+        outcome = run(lambda p, until=until: p | feed(rows) | counting(kind, until=until))
         assert gauges(outcome.result) == {"ticks_released": ended, "ticks_left": TICKS - ended}
         assert said(caplog) == ([BEGUN] if ended == 18 else [])
 

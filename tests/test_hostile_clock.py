@@ -33,7 +33,7 @@ from beam_dpcount.rows import TickCountRows
 from beam_dpcount.transforms.ticks import TickNumbers
 from examples.live import source as live
 from examples.live.lines import clock_line, request_line
-from tests.command_lines import EXACT, command, written
+from tests.command_lines import EXACT, command, without, written
 from tests.side_doors import SECRET, Outside, as_in_a_new_worker, is_ours, listening, outside
 from tests.whole import temporary
 
@@ -265,7 +265,7 @@ def files() -> dict[str, tuple[str, bytes, bytes]]:
 
 FILES = files()
 WORDS = (
-    *("--key", "key", "--keys", *KEYS, "--value", "n", "--bounds", 0, 2, "--timestamp", "at"),
+    *("--key", "key", "--keys", *KEYS, "--metric", "sum(n, 0, 2, unit=1)", "--timestamp", "at"),
     *("--tick", 20, "--start", AT, "--horizon", 4, *EXACT),
 )
 PEOPLE = ("--user", "who", "--per-user", 3, "--per-key", 3)
@@ -453,17 +453,18 @@ def test_a_private_look_at_parquet(tmp_path: Path) -> None:
 
 def test_bounds_read_rows_as_ticks_do(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
-    words = ("--input", path, *WORDS, "--user", "who")
+    plain = (*without(WORDS, "--metric"), "--value", "n", "--bounds", 0, 2)
+    words = ("--input", path, *plain, "--user", "who")
     path.write_bytes(csv_of(SOUND))
-    without = command(*words, main=bounds.main)
+    sound = command(*words, main=bounds.main)
     path.write_bytes(csv_of(interspersed(SOUND, BROKEN_CSV)))
     ended = command(*words, main=bounds.main)
     assert (ended.status, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert [line for line in lines if "cannot be read and count" not in line] == (
-        without.out.splitlines()
+        sound.out.splitlines()
     )
-    assert len(lines) > len(without.out.splitlines())
+    assert len(lines) > len(sound.out.splitlines())
 
 
 # What a file as a whole decides

@@ -298,12 +298,12 @@ def test_windows_are_beams_to_digests() -> None:
 OPTIONS: dict[str, tuple[object, ...]] = {
     "keys": KEYS,
     "total": (),
-    "values": (*KEYS, "--value", "ms", "--bounds", -2, 3, "--unit", 0.5, "--max-per-tick", 2),
+    "values": (*KEYS, "--metric", "sum(ms, -2, 3, unit=0.5)", "--max-per-tick", 2),
     "where": ("--where", "ms=1", "--until", "1970-01-01T00:02:20Z"),
     "people": (*KEYS, "--user", "user", "--per-user", 3),
     "bounded in keys": (*KEYS, "--user", "user", "--per-user", 4, "--per-key", 2, "--max-keys", 1),
     "periods": (*KEYS, "--user", "user", "--per-user", 2, "--per", "20s"),
-    "gap": ("--user", "user", "--per-user", 3, "--gap", 20, "--value", "ms", "--bounds", -1, 2),
+    "gap": ("--user", "user", "--per-user", 3, "--gap", 20, "--metric", "sum(ms, -1, 2)"),
     "stop": (*KEYS[:4], "--stop", 139, "--relation", "replace_one", "--mechanism", "BinaryTree"),
 }
 
@@ -380,7 +380,7 @@ def test_only_a_dry_run_tells_the_lane(odd: Path) -> None:
         "--select-keys": ("--key", "page", "--select-keys"),
         "--path streaming": (*KEYS, "--path", "streaming"),
         "--separator": (*KEYS, "--separator", ";", "--max-items", 1),
-        "--metric": (*KEYS, "--metric", "count"),
+        "--metric": (*KEYS, "--metric", "mean(ms, 0, 5)"),
         "options for Beam": (*KEYS, "--direct_num_workers", 1),
     }.items():
         said = succeed(*words, *more, "--dry-run", main=ticks.main)

@@ -20,13 +20,9 @@ from beam_dpcount.counters.grid import Runs
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, has_count, window_from
 from beam_dpcount.dofns.windows import UnevenWindows, windows_of, windows_of_ticks
 from beam_dpcount.plans.all_ticks import TickPlan
-from beam_dpcount.plans.inside import Inside
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.of_ticks import RestartingTicks
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag, Cell, Timer
 from tests.runners import SECOND, Row, each_path, feed, run, run_stream
@@ -95,40 +91,25 @@ def by_hand(name: str, key: str, distinct: bool = False) -> Iterator[tuple[int, 
             yield step, end, len(set(there)) if distinct else len(there)
 
 
-def counting(
-    monkeypatch: pytest.MonkeyPatch,
-    view: Clock | View,
-    kind: str,
-    path: str,
-    keys: Any,
-) -> Any:
-    """A transform at the ticks of a view."""
-    restart = view.ticks if isinstance(view, Restart) else None
-    monkeypatch.setattr(TickNumbers, "_grids", lambda self: (view.clock.grid, view.grid))
-    inside = Inside(restart=restart)
-    given: dict[str, Any] = {"tick": 1, "start": 0, "horizon": 1, "keys": keys, "path": path}
-    count = [dp.metrics.Count()]
-    if kind == "numbers":
-        return RestartingTicks(EXACT, **given, value=itemgetter("n"), inside=inside)
-    if kind == "people's":
-        counted = {"value": itemgetter("n"), "users": PEOPLE}
-        return RestartingTicks(EXACT, **given, **counted, inside=inside)
-    if kind == "vectors":
-        return TickAggregate(EXACT, **given, metrics=count, window=restart)
-    if kind == "people's vectors":
-        return TickAggregate(EXACT, **given, metrics=count, users=PEOPLE, window=restart)
-    return DistinctUsers(
-        EXACT, **given, users=dp.Users(itemgetter("who"), 99, per_key=1), window=restart
-    )
+def counting(view: Clock | View, kind: str, path: str, keys: Any, **more: Any) -> Any:
+    """A count at the ticks of a view."""
+    several = [dp.Count(), dp.Rate("n > 0")]
+    what, users = {
+        "numbers": (dp.Count(), None),
+        "people's": (dp.Count(), PEOPLE),
+        "vectors": (several, None),
+        "people's vectors": (several, PEOPLE),
+        "distinct": (dp.People(), dp.Users("who", 99)),
+    }[kind]
+    given: dict[str, Any] = {"budget": EXACT, "keys": keys, "users": users, "path": path}
+    return dp.TickCount(clock=view, what=what, **given | more)
 
 
 @each_path
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("kind", ["numbers", "people's", "vectors", "people's vectors", "distinct"])
-def test_each_local_day_is_counted(
-    monkeypatch: pytest.MonkeyPatch, path: str, name: str, kind: str
-) -> None:
-    count = counting(monkeypatch, VIEWS[name], kind, path, ["a", "b"])
+def test_each_local_day_is_counted(path: str, name: str, kind: str) -> None:
+    count = counting(VIEWS[name], kind, path, ["a", "b"])
     seen = run(lambda p: p | feed(rows_of(name)) | count).outputs[0]
     expected = [
         (key, *numbers) for key in "ab" for numbers in by_hand(name, key, kind == "distinct")
@@ -148,10 +129,8 @@ def test_each_local_day_is_counted(
 @each_path
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("kind", ["numbers", "vectors", "people's"])
-def test_keys_that_nobody_listed(
-    monkeypatch: pytest.MonkeyPatch, path: str, name: str, kind: str
-) -> None:
-    count = counting(monkeypatch, VIEWS[name], kind, path, dp.SelectKeys(shards=1))
+def test_keys_that_nobody_listed(path: str, name: str, kind: str) -> None:
+    count = counting(VIEWS[name], kind, path, dp.SelectKeys(shards=1))
     releases = run(lambda p: p | feed(rows_of(name)) | count).releases
     found = {
         (r.key, r.step, r.timestamp): round(r.values["count"] if kind == "vectors" else r.value)
@@ -163,20 +142,11 @@ def test_keys_that_nobody_listed(
     assert found.keys() >= {place for place, value in expected.items() if value > enough}
 
 
-OPTIONS: dict[str, Any] = {
-    **{"tick": 1, "start": 0, "horizon": 1, "keys": ["a", "b"], "value": itemgetter("n")},
-    "path": "bounded",
-}
-
-
 @pytest.mark.parametrize("name", VIEWS)
-def test_only_ticks_that_have_ended_are_released(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    inside = counting(monkeypatch, VIEWS[name], "numbers", "bounded", ["a", "b"]).inside
+def test_only_ticks_that_have_ended_are_released(name: str) -> None:
     ends = [end for _, window in WINDOWS[name] for end in window]
     until = ends[len(ends) // 2] + HOUR // 2
-    count = RestartingTicks(EXACT, **OPTIONS, until=Timestamp(micros=until), inside=inside)
+    count = counting(VIEWS[name], "numbers", "bounded", ["a", "b"], until=Timestamp(micros=until))
     releases = run(lambda p: p | feed(rows_of(name)) | count).releases
     ended = len(ends) // 2 + 1
     assert (count.ticks_released, count.ticks_left) == (ended, len(ends) - ended)
@@ -195,13 +165,13 @@ def test_a_later_run_repeats_what_an_earlier_one_released(
 ) -> None:
     """Under one secret, and whatever until is."""
     monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
-    inside = counting(monkeypatch, VIEWS[name], "numbers", "bounded", ["a"]).inside
     grid = VIEWS[name].grid
 
     def released(until: int) -> dict[tuple[str, int], float]:
         entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="x")
-        given: dict[str, Any] = {**OPTIONS, "keys": keys, "until": Timestamp(micros=until)}
-        count = RestartingTicks(dp.ApproxDP(10, 1e-6), **given, entropy=entropy, inside=inside)
+        how: dict[str, Any] = {"until": Timestamp(micros=until), "entropy": entropy}
+        how["budget"] = dp.ApproxDP(10, 1e-6)
+        count = counting(VIEWS[name], "numbers", "bounded", keys, **how)
         found = run(lambda p: p | feed(rows_of(name)) | count).releases
         return {(r.key, r.step): r.value for r in found}
 
@@ -275,9 +245,9 @@ def test_a_state_of_another_calendar_is_refused() -> None:
     assert tick_codec(counter, DAYS.restart("2d").grid, ["a"]).decode(bench.cell.data)[0] == 0
 
 
-def test_a_stream_over_a_change_of_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_over_a_change_of_clocks() -> None:
     """Late events of a day count at the next tick of its window, or not at all."""
-    count = counting(monkeypatch, DAYS.restart(2), "numbers", "auto", ["a"])
+    count = counting(DAYS.restart(2), "numbers", "auto", ["a"])
     parts: list[Any] = [
         ("a", {"n": 1}, at("2025-10-26T12:00")),
         at("2025-10-26T23:30") // SECOND,
@@ -336,8 +306,8 @@ def test_the_release_of_a_tick_lies_in_its_window(view: Clock | View) -> None:
         windows_of_ticks(fine)
 
 
-def test_releases_can_be_grouped_by_their_local_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = counting(monkeypatch, DAYS, "numbers", "streaming", ["a", "b"])
+def test_releases_can_be_grouped_by_their_local_day() -> None:
+    count = counting(DAYS, "numbers", "streaming", ["a", "b"])
 
     def built(pipeline: beam.Pipeline) -> Any:
         releases = pipeline | feed(rows_of("days")) | count
@@ -347,25 +317,23 @@ def test_releases_can_be_grouped_by_their_local_day(monkeypatch: pytest.MonkeyPa
     assert run(built).releases == ["ab"] * 5
 
 
-def test_windows_of_beam_do_not_follow_local_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = counting(monkeypatch, DAYS, "numbers", "bounded", ["a"])
+def test_windows_of_beam_do_not_follow_local_days() -> None:
+    count = counting(DAYS, "numbers", "bounded", ["a"]).engine
     windowed = beam.WindowInto(beam.transforms.window.FixedWindows(86_400))
     with pytest.raises(ValueError, match="do not follow 1d in Europe/Paris: use the global window"):
         run(lambda p: p | feed(rows_of("days")) | windowed | count)
 
 
-def test_what_is_printed_says_that_ticks_are_local_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = counting(monkeypatch, DAYS, "numbers", "bounded", ["a"])
+def test_what_is_printed_says_that_ticks_are_local_days() -> None:
+    count = counting(DAYS, "numbers", "bounded", ["a"])
     assert "clock: 5 ticks of 1d in Europe/Paris from 2025-10-23T22:00:00Z" in str(count)
-    count = counting(monkeypatch, HOURS.restart("1d"), "numbers", "bounded", ["a"])
+    count = counting(HOURS.restart("1d"), "numbers", "bounded", ["a"])
     assert count.display_data()["window"] == "up to 24 ticks, 1d in Europe/Paris"
 
 
-def test_a_gap_is_of_ticks_of_the_longest_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gap_is_of_ticks_of_the_longest_length() -> None:
     """Two events 49 hours apart may lie in neighbouring days of 24 and 25 hours, or two apart."""
-    monkeypatch.setattr(TickNumbers, "_grids", lambda self: (DAYS.grid, DAYS.grid))
-    options: dict[str, Any] = {"tick": 1, "start": 0, "horizon": 1, "keys": ["a"]}
     for hours, ticks in ((49, 1), (50, 2), (24, 0), (25, 1)):
         people = dp.Users("who", 3, per_key=3, gap=3600 * hours)
-        count: Any = TickNumbers(EXACT, **options, users=people, value=itemgetter("n"))
+        count = counting(DAYS, "numbers", "auto", ["a"], users=people)
         assert count.counter.change.gap == ticks

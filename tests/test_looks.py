@@ -173,7 +173,7 @@ def test_limits_on_people(log: Path) -> None:
 def test_sums_of_a_tick_that_are_clipped(log: Path) -> None:
     log.write_text(HEAD + "ERROR,buy,ann,1,1700000000\n" * 3)
     said = look("ticks", log, "--keys", "ERROR", "--max-per-tick", 2, wrong=False)
-    assert "1 ticks of keys are clipped to 2 (--max-per-tick)" in said
+    assert "1 ticks of keys have more than 2 rows (--max-per-tick)" in said
     assert "clipped" not in look("ticks", log, "--keys", "ERROR", "--max-per-tick", 3, wrong=False)
 
 

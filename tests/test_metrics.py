@@ -22,7 +22,7 @@ from beam_dpcount.reading import read
 from beam_dpcount.statistics.metrics.base import Errors, ratio
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.statistics.metrics.quantiles import estimated, known_errors
-from beam_dpcount.transforms.aggregates import TickAggregate
+from tests.sentences import counted
 
 m = dp.metrics
 RUNS = 4000
@@ -306,6 +306,9 @@ def test_items_of_an_event_are_those_of_the_domain() -> None:
     ]:
         assert items.additions({"x": x}) == tuple((place, 1) for place in sorted(expected)), x
     assert items.additions({}) == ()
+    endless = itertools.repeat("a")
+    assert items.additions({"x": endless}) == ()
+    assert "longer than 65,536 items" in str(items.problem({"x": endless}))
     assert items.columns == ("count_b", "count_a", "count_7")
     assert m.Items("x", ["a"], name="seen").columns == ("seen_a",)
     for x, said in [("a", None), ("c", "not in the domain"), (["a", "b", "7"], "max_items")]:
@@ -378,7 +381,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: m.Rate("a == b"), "where takes one ="),
     (lambda: m.Rate("a < b"), "where compares with a number, got 'b'"),
     (lambda: m.Rate(True), "where must be a function or a text, got True"),  # type: ignore[arg-type]
-    (lambda: m.Rate(bool), "where must be a function"),
+    (lambda: m.Rate("n > 0"), "where must be a function"),
     (lambda: m.Rate("a = b", -1), "floor must be a number of events from 0, got -1"),
     (lambda: m.Rate("a = b", math.nan), "floor must be a number of events from 0"),
     (lambda: m.Rate("a = b", "9"), "floor must be a number"),  # type: ignore[arg-type]
@@ -431,10 +434,9 @@ def test_metrics_travel() -> None:
 
 @pytest.mark.parametrize("budget", [dp.ZCDP(0.1), dp.PureDP(1.0)])
 def test_intervals_have_the_multiple_of_their_noise(budget: Any) -> None:
-    made = TickAggregate(
-        budget, 1, 0, horizon=50, keys=["a"], metrics=[m.Count(), m.Sum("x", 0, 9)]
-    )
-    counter, joint = made.counter, Joint(tuple(made.metrics))
+    clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": 50}
+    made = counted(budget, [m.Count(), m.Sum("x", 0, 9)], **clock, keys=["a"])
+    counter, joint = made.counter, made.engine.joint
     reading = Reading(counter, joint, 0.9, Grid(10, 0, 500, 50))
     stddevs = counter.stddevs(50)
     releases = [*reading.releases("a", 1, np.zeros((50, 2)), stddevs, 3)]

@@ -55,7 +55,7 @@ TABLE: dict[str, tuple[str, ColumnUse]] = {
     ),
     "count --horizon 9 --key page --where what=buy": ("count", use(":presence page", "what")),
     "count --horizon 9 --key page": ("count", use(":presence page")),
-    f"ticks --key page --keys a b --value bought --bounds 0 1 {CLOCK} {PERSON}": (
+    f"ticks --key page --keys a b --metric sum(bought,0,1) {CLOCK} {PERSON}": (
         "ticks",
         use("", ":presence page bought date time who"),
     ),

@@ -25,7 +25,7 @@ import beam_dpcount as dp
 from beam_dpcount.commands import graph, histogram, sequences, ticks
 from beam_dpcount.commands.figures import looks, running, scales, texts
 from beam_dpcount.commands.page import charts, content, counts, markup, write
-from tests.pages import DAY, EVIL, RELEASE, Parsed, counted, page_of, task_of, written
+from tests.pages import DAY, EVIL, RELEASE, Parsed, counted, page_of, task_of, ticked, written
 
 # Safety
 
@@ -89,7 +89,14 @@ def test_no_paths_and_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     more = ["--secret-env", "COUNTING_SECRET", "--run-id", "run77", "--where", "x=<y>"]
     words = ["--rho", 1, "--tick", 9, "--start", 0, "--horizon", 3, "--key", "who"]
     task = task_of(
-        ticks.Ticks, folder / "out.csv", *words, "--timestamp", "at", "--keys", "a", *more
+        ticks.Ticks,
+        ticked(folder / "out.csv", []),
+        *words,
+        "--timestamp",
+        "at",
+        "--keys",
+        "a",
+        *more,
     )
     page = page_of(task, ["warning: weak"])
     for hidden in ("home-of-someone", "in.csv", "COUNTING_SECRET", "0123456789", "run77"):
@@ -115,7 +122,7 @@ def test_it_says_what_the_command_prints(tmp_path: Path) -> None:
     left_out = "; ".join(task.estimate().left_out)
     assert any(left_out[1:] in text for text in pairs)
     notes = [text for tag, text in said if tag == "p"]
-    assert task.estimate().band in notes
+    assert task.picture().covers in notes
     assert task.estimate().remark in notes
     assert task.written().replace(str(tmp_path) + "/", "").replace("private", "Private") in notes
     assert "2 keys x 5 ticks = 10 releases" in [text for tag, text in said if tag == "li"]
@@ -178,8 +185,8 @@ def test_the_data_are_in_the_page(tmp_path: Path) -> None:
     with open(tmp_path / "out.csv", encoding="utf-8", newline="") as file:
         expected = list(csv.DictReader(file))
     assert len(rows) == 12
-    assert [(r["key"], float(r["value"]), r["timestamp"]) for r in rows] == [
-        (r["key"], float(r["value"]), r["timestamp"]) for r in expected
+    assert [(r["key"], float(r["count"]), r["timestamp"]) for r in rows] == [
+        (r["key"], float(r["count"]), r["timestamp"]) for r in expected
     ]
 
 
@@ -280,7 +287,7 @@ def test_one_release_and_none(tmp_path: Path) -> None:
     parsed = Parsed(page_of(counted(tmp_path, ["a"], 1)))
     assert "last count 1.0 ± 5.9" in parsed.said("p")
     task = counted(tmp_path, ["a"], 1)
-    written(tmp_path / "out.csv", RELEASE, [])
+    ticked(tmp_path / "out.csv", [])
     assert "There are no releases." in Parsed(page_of(task)).said("p")
 
 
@@ -289,7 +296,7 @@ def test_short_keys_have_times_of_their_own(tmp_path: Path) -> None:
     rows = [("long", t, DAY + t * 600_000_000, 1.0, 1.0) for t in range(1, 100)]
     rows += [("short", t, DAY + t * 1_000_000, 1.0, 1.0) for t in range(1, 50)]
     task = counted(tmp_path, ["long", "short"], 99)
-    written(tmp_path / "out.csv", RELEASE, rows)
+    ticked(tmp_path / "out.csv", rows)
     spans = []
     for chart in (c for c in Parsed(page_of(task)).of("svg") if "data-points" in c):
         x = json.loads(chart["data-points"] or "")["x"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows, IntervalWindow
-from apache_beam.utils.timestamp import Timestamp
+from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.budget.spender import Protection
@@ -28,219 +27,35 @@ from beam_dpcount.counters.change import TickChange, spread_norms
 from beam_dpcount.counters.people import Bound
 from beam_dpcount.dofns.intake import Excess
 from beam_dpcount.dofns.parcels import ElementParcels, Parcels, StepParcels
-from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, SendToShards
+from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import NormalizedBLT
-from beam_dpcount.mechanisms.rounded import RoundedMechanism
-from beam_dpcount.states.wire import PAIR
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.tick_histograms import TickHistogram
-from beam_dpcount.transforms.ticks import TickNumbers
-from benchmarks.cells import Cell
-from tests.audit.exact import Tape, keeps_budget, seen_weights
+from tests.audit.exact import keeps_budget
+from tests.person_audit import (
+    LAWS,
+    PATHS,
+    PURE,
+    RHO,
+    SECOND,
+    TICK,
+    Event,
+    Noised,
+    Sums,
+    added,
+    audit,
+    by,
+    changes,
+    collection,
+    each_law,
+    each_path,
+    lists,
+    number,
+    survivors,
+    tick_count,
+    universe,
+)
+from tests.sentences import counted
 
-SECOND, TICK = 1_000_000, 10
-PATHS = ("bounded", "streaming")
-PURE, RHO, APPROXIMATE = dp.PureDP(1.0), dp.ZCDP(0.1), dp.ApproxDP(1.0, 1e-4)
-
-each_path = pytest.mark.parametrize("path", PATHS)
-
-# Key, (person, number), and the tick, from 0.
-Event = tuple[Any, Any, int]
-
-
-def by(payload: Any) -> str:
-    return payload[0]
-
-
-def number(payload: Any) -> Any:
-    return payload[1]
-
-
-# The rule that is run
-
-
-def placed(element: Any, micros: int, function: Any) -> SimpleNamespace:
-    """Where an element is, for a DoFn that asks."""
-    window: Any = GlobalWindow()
-    if isinstance(function, FixedWindows):
-        size = function.size.micros
-        start = micros // size * size
-        window = IntervalWindow(Timestamp(micros=start), Timestamp(micros=start + size))
-    return SimpleNamespace(timestamp_micros=micros, windows=(window,))
-
-
-def survivors(
-    users: dp.Users,
-    bound: Bound,
-    parcels: Parcels,
-    rows: Sequence[tuple[Any, int]],
-    path: str,
-    function: Any = None,
-) -> list[tuple[Any, int]]:
-    """Of elements and their times, what the DoFns let through, with its time."""
-    send, made = SendToPeople(users, parcels), []
-    sent = [p for row in rows for p in send.process(row[0], placed(*row, function))]
-    if path == "bounded":
-        shards = SendToShards(users, parcels)
-        shards.start_bundle()
-        for row in rows:
-            assert not shards.process(row[0], placed(*row, function))
-        at_once = BoundShards(bound, parcels)
-        for shard in shards.finish_bundle():
-            made += at_once.process((shard.value[0], [shard.value[1]]))
-    else:
-        cells: dict[str, Cell] = {}
-        arriving = BoundArriving(bound, parcels)
-        arriving.setup()
-        for person, entry in sent:
-            made += arriving.process((person, entry), cells.setdefault(person, Cell()))
-    return [(windowed.value, windowed.timestamp.micros) for windowed in made]
-
-
-def at_ticks(count: Any, function: Any = None) -> tuple[Any, Any]:
-    """The TickCount inside, and its counter in such windows."""
-    inner = getattr(count, "_ticks", count)
-    clock = inner._windowed(collection(function))
-    return inner, inner._at(clock, False)[False]
-
-
-def collection(function: Any) -> Any:
-    """All that is asked of a collection in such windows."""
-    windowing = SimpleNamespace(windowfn=function or GlobalWindows())
-    return SimpleNamespace(windowing=windowing, is_bounded=True)
-
-
-class Sums:
-    """What a count at a clock adds up of lists of events: an array (counters, ticks)."""
-
-    def __init__(
-        self, count: Any, path: str, function: Any = None, parcels: Any = None, bound: Any = None
-    ) -> None:
-        self.count, self.path, self.function = count, path, function
-        self.inner, self.counter = at_ticks(count, function)
-        self.parcels = parcels or count.parcels(collection(function))
-        self.bound = bound or count.users.bound(self.inner.max_items)
-        self.ticks = self.counter.horizon
-        clock = self.inner._whole
-        self.epochs = -(-clock.steps // self.ticks)
-
-    def rows(self, events: Iterable[Event]) -> list[tuple[Any, int]]:
-        """Events as elements: of a histogram, whose items are the numbers, without their keys."""
-        alone = isinstance(self.count, TickHistogram)
-        return [(p if alone else (key, p), t * TICK * SECOND) for key, p, t in events]
-
-    def __call__(self, events: Iterable[Event]) -> tuple[tuple[int, ...], ...]:
-        left = survivors(
-            self.count.users, self.bound, self.parcels, self.rows(events), self.path, self.function
-        )
-        sums = np.zeros((len(self.inner.keys), self.epochs, self.ticks), dtype=np.int64)
-        for (key, packed), micros in left:
-            step, x = PAIR.unpack(packed)
-            epoch = micros // (TICK * SECOND) // self.ticks
-            sums[self.inner.keys.index(key), epoch, step - 1] += x
-        return tuple(map(tuple, sums.reshape(-1, self.ticks).tolist()))
-
-
-# What is noised
-
-
-class Noised:
-    """The integers that noise is added to: Rx, or its rounding as the counter rounds it."""
-
-    def __init__(self, counter: Any) -> None:
-        self.counter, self.known = counter, {}
-        self.R = counter.mechanism.encoder(counter.horizon)
-        self.weights = None
-        if isinstance(counter.mechanism, RoundedMechanism):
-            self.weights = seen_weights(counter, len(self.R))[0]
-
-    def __call__(self, sums: tuple[tuple[int, ...], ...]) -> np.ndarray:
-        return np.concatenate([self.one(xs) for xs in sums])
-
-    def one(self, xs: tuple[int, ...]) -> np.ndarray:
-        if xs not in self.known:
-            self.known[xs] = self._one(xs)
-        return self.known[xs]
-
-    def _one(self, xs: tuple[int, ...]) -> np.ndarray:
-        counter = self.counter
-        if self.weights is None:
-            return (self.R @ np.array(xs)).astype(np.int64)
-        state, tape, releases = counter.init(), Tape(np.zeros(counter.horizon, int)), []
-        for x in xs:
-            state, value = counter.step_lattice(state, x, tape)
-            releases.append(value)
-        q = np.linalg.solve(self.weights, np.array(releases) / counter.grid)
-        assert np.allclose(q, np.rint(q), atol=1e-6)
-        return np.rint(q).astype(np.int64)
-
-
-def added(one: Any, other: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(map(tuple, (np.array(one) + np.array(other)).tolist()))
-
-
-def changes(counter: Any, sums: Iterable[Any], others: Iterable[Any]) -> list[np.ndarray]:
-    """What noise must hide: a person's sums against none, or any others, beside other people's."""
-    noised, sums = Noised(counter), set(sums)
-    nothing = added(next(iter(sums)), -np.array(next(iter(sums))))
-    against = {nothing} if counter.change.relation == "add_remove" else sums | {nothing}
-    return [
-        noised(added(one, base)) - noised(added(other, base))
-        for base in set(others)
-        for one in sums
-        for other in against
-    ]
-
-
-def lists(events: Sequence[Event], most: int, ordered: bool) -> Iterator[tuple[Event, ...]]:
-    """All lists of so many of the events; in every order, if it matters."""
-    for n in range(most + 1):
-        if ordered:
-            yield from itertools.product(events, repeat=n)
-        else:
-            yield from itertools.combinations_with_replacement(events, n)
-
-
-def universe(keys: Sequence[str], ticks: Sequence[int], values: Sequence[Any]) -> list[Event]:
-    """The events that a person p may have."""
-    return [(key, ("p", x), t) for key in keys for t in ticks for x in values]
-
-
-def others_of(sums: Sums, events: Sequence[Event]) -> list[Any]:
-    """What other people's events add, next to none: of one person q, with all of them or some."""
-    theirs = [(key, ("q", x), t) for key, (_, x), t in events]
-    return [sums(theirs[:n]) for n in (0, 1, len(theirs))]
-
-
-def audit(sums: Sums, events: Sequence[Event], most: int, counter: Any = None) -> bool:
-    """Whether the counter's noise hides all of a person's events, whatever they are."""
-    found = {sums(chosen) for chosen in lists(events, most, sums.path == "streaming")}
-    assert len(found) > 3
-    counter = counter or sums.counter
-    return keeps_budget(counter, changes(counter, found, others_of(sums, events)))
-
-
-CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": 3, "max_per_tick": 8}
-
-
-def tick_count(
-    budget: Any = RHO, mechanism: Any = "BinaryTree", keys: Any = ("a", "b"), **given: Any
-) -> Any:
-    options = {name: given.pop(name) for name in ("events", "per_key", "gap") if name in given}
-    most = given.pop("most_keys", None)
-    users = dp.Users(by, options.pop("events", 2), most, **{"per_key": 1, **options})
-    given = {**CLOCK, "keys": keys, "value": number, **given}
-    return TickNumbers(budget, mechanism=mechanism, users=users, **given)
-
-
-LAWS: dict[str, Any] = {
-    "Laplace": (PURE, "BinaryTree"),
-    "Gaussian": (RHO, "SmoothBinary"),
-    "Gaussian, (epsilon, delta)": (APPROXIMATE, "BinaryTree"),
-    "rounded": (RHO, "NormalizedBLT"),
-}
-each_law = pytest.mark.parametrize("law", LAWS)
 BOUNDS: dict[str, dict[str, Any]] = {
     "people": {"events": 2},
     "one key": {"events": 2, "most_keys": 1, "per_key": 2},
@@ -277,27 +92,6 @@ def test_numbers_of_two_signs_hide_a_person(relation: str, law: str) -> None:
 
 @each_path
 @each_law
-@pytest.mark.parametrize("options", [{}, {"per_key": 3}, {"per_key": 2, "keys": 1}], ids=str)
-@pytest.mark.exhaustive("law", "options", "path")
-def test_histograms_hide_a_person(options: dict[str, Any], law: str, path: str) -> None:
-    """With events of several items."""
-    budget, mechanism = LAWS[law]
-    users = dp.Users(by, 3, **{"per_key": 1, **options})
-    count = TickHistogram(
-        *(budget,),
-        **CLOCK,
-        domain=["a", "b"],
-        max_items=2,
-        mechanism=mechanism,
-        users=users,
-        value=number,
-    )
-    events = universe([""], [0, 1, 2], ["a", "b", ("a", "b"), "z"])
-    assert audit(Sums(count, path), events, 3 if path == "streaming" else 4)
-
-
-@each_path
-@each_law
 @pytest.mark.exhaustive("law", "path")
 def test_windows_of_the_input_hide_a_person(law: str, path: str) -> None:
     """k counts over all windows together."""
@@ -318,14 +112,9 @@ def test_windows_of_the_input_hide_a_person(law: str, path: str) -> None:
 @pytest.mark.exhaustive("law", "window", "path")
 def test_distinct_people_hide_a_person(window: int | None, law: str, path: str) -> None:
     budget, mechanism = LAWS[law]
-    count = DistinctUsers(
-        *(budget, TICK, 0),
-        horizon=4,
-        keys=["a", "b"],
-        mechanism=mechanism,
-        users=dp.Users(by, 2, per_key=1),
-        window=window,
-    )
+    clock: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": 4, "restart": window}
+    users = dp.Users(by, 2)
+    count = counted(budget, dp.People(), **clock, keys=["a", "b"], mechanism=mechanism, users=users)
     sums = Sums(count, path)
     assert sums.counter.l2_sensitivity == pytest.approx(
         math.sqrt(2) * column(sums.counter.mechanism), rel=1e-3
@@ -557,16 +346,16 @@ def test_a_gap_against_the_last_event_only_is_found(monkeypatch: pytest.MonkeyPa
 
 def in_windows(self: Any, element: Any, windowed: Any, original: Any) -> Any:
     """The mutant: a person in each window is another."""
-    for person, entry in original(self, element, windowed):
-        yield f"{person} in {windowed.windows[0]}", entry
+    found = original(self, element, windowed)
+    return found and (f"{found[0]} in {windowed.windows[0]}", found[1])
 
 
 @each_path
 def test_a_bound_in_every_window_is_found(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     count = tick_count(horizon=4, per_key=2)
     events = universe(["a"], [0, 1, 2, 3], [1])
-    mutant = partial(in_windows, original=SendToPeople.process)
-    monkeypatch.setattr(SendToPeople, "process", lambda *given: mutant(*given))
+    mutant = partial(in_windows, original=SendToShards.read)
+    monkeypatch.setattr(SendToShards, "read", lambda *given: mutant(*given))
     sums = Sums(count, path, FixedWindows(2 * TICK))
     assert not audit(sums, events, 4)
     # With the multiplication it is right: rho for each of two windows.
@@ -587,7 +376,7 @@ def test_keys_that_are_bounded_before_they_are_mapped_are_found(path: str) -> No
 
     def sums(chosen: Sequence[Event]) -> Any:
         right = Sums(count, path)
-        before = ElementParcels([reader], True)
+        before = ElementParcels([reader])
         left = survivors(count.users, count.users.bound(), before, right.rows(chosen), path)
         everything = replace(right.bound, events=99, keys=99, per_key=99)
         return Sums(count, path, bound=everything)(

@@ -20,6 +20,7 @@ from beam_dpcount.budget.account import AccountError
 from beam_dpcount.commands import account, bounds, ticks
 from beam_dpcount.counters.people import remaining
 from beam_dpcount.counters.periods import periods_of
+from beam_dpcount.plans.ticks import NEEDS_EVENTS
 from beam_dpcount.rows import TickCountRows
 from beam_dpcount.transforms.elements import NO_PERIODS
 from beam_dpcount.transforms.users import NO_SHARED_PERIODS
@@ -58,7 +59,7 @@ def test_what_a_clock_may_have_as_periods() -> None:
         users = dp.Users("u", 1, per=per)
         with pytest.raises(ValueError, match=r"per= .* does not fit the clock"):
             dp.TickCount(dp.ZCDP(1), clock, keys=dp.TOTAL, users=users)
-    with pytest.raises(ValueError, match="lateness is of the periods"):
+    with pytest.raises(ValueError, match="lateness is '1h', of periods"):
         dp.Users("u", 1, lateness="1h")
     for per in (0, "0d", "x", True):
         with pytest.raises((ValueError, TypeError), match="per must be"):
@@ -86,7 +87,7 @@ def test_periods_are_refused_where_there_is_no_clock() -> None:
         (HOURS.restart(6), False),  # one of them lies in two days, once clocks are changed
         (HOURS, False),
         (HOURS.restart("2d"), False),
-        (HOURS.last(24), False),
+        (HOURS.last(24), True),
     ],
     ids=lambda x: getattr(x, "name", ""),
 )
@@ -167,8 +168,6 @@ def test_what_enters_a_ledger_of_person_days() -> None:
         ledger.epsilon_at(unit="person")
     with pytest.raises(ValueError, match="of claimed shares only"):
         ledger.epsilon_at(periods=3, claimed=False)
-    with pytest.raises(ValueError, match="age is of one clock"):
-        ledger.epsilon_at(age=3)
     revived = pickle.loads(pickle.dumps(ledger))
     assert revived.epsilon_at(periods=2) == ledger.epsilon_at(periods=2)
 
@@ -204,7 +203,7 @@ def test_commands_count_by_period_and_say_so(log: Path) -> None:
     how = ("--per-user", 1, "--per", "4m", "--output", out)
     ended = command(*words(log, *how, *EXACT), main=ticks.main)
     assert ended.status == 0, ended.err
-    values = [float(line.split(",")[3]) for line in out.read_text().splitlines()[1:]]
+    values = [float(line.split(",")[4]) for line in out.read_text().splitlines()[1:]]
     assert values == [2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
     said = ended.out + (log.parent / "out.csv.manifest.json").read_text()
     assert "one person's rows of any one period of 4m, not for a person with all rows" in said
@@ -254,6 +253,46 @@ def test_rows_take_periods() -> None:
     assert UNIT in str(count).replace("any one person's", "one person's")
     with pytest.raises(ValueError, match="per needs user"):
         TickCountRows(**given, timestamp="at", per="1d", epsilon=1)
+
+
+@pytest.mark.parametrize(
+    ("how", "unit"),
+    [
+        (("--changes", 4), "at most 4 changes of a person's activity"),
+        (("--per", "4m", "--max-keys", 1), "one person's rows (who) of any one period of 4m"),
+    ],
+)
+def test_commands_count_active_people(how: tuple[object, ...], unit: str, log: Path) -> None:
+    """Ann in all ticks, Bob in the first, and for two more."""
+    out = log.parent / "out.csv"
+    more = ("--metric", "people", "--view", "last 3", *how, "--output", out, "--rho", 1e12)
+    ended = command(*words(log, *more), main=ticks.main)
+    assert ended.status == 0, ended.err
+    rows = [line.split(",") for line in out.read_text().splitlines()]
+    place = rows[0].index("people_last_3")
+    assert [round(float(row[place])) for row in rows[1:]] == [2, 2, 2, *[1] * 9]
+    ended = command(*words(log, *more), main=ticks.main, verbose=False)
+    assert unit in ended.out
+    refused = command(*words(log, *how, "--output", out, *EXACT), main=ticks.main)
+    assert refused.status != 0
+    assert "is needed: only people" in refused.err
+
+
+def test_what_is_refused_of_people_without_a_cap_on_events() -> None:
+    clock = dp.Clock("1d", start=0, ticks=30)
+    users = dp.Users("u", changes=4)
+    for what, view in ((dp.Count(), clock.each()), (dp.People(), clock)):
+        with pytest.raises(ValueError, match=re.escape(NEEDS_EVENTS[0])):
+            dp.TickCount(dp.ZCDP(1), view, what, keys=dp.TOTAL, users=users)
+    with pytest.raises(ValueError, match="max_per_tick would clip changes of activity"):
+        dp.TickCount(
+            *(dp.ZCDP(1), clock.last(7), dp.People()), keys=["a"], users=users, max_per_tick=9
+        )
+    for wrong in ({"changes": 3}, {"changes": 4, "events": 2}, {"changes": 4, "per": "1d"}, {}):
+        with pytest.raises(
+            (ValueError, TypeError), match=r"changes (must be even|caps)|events must"
+        ):
+            dp.Users("u", **wrong)  # type: ignore[arg-type]
 
 
 # What a bound over the whole stream leaves

@@ -21,12 +21,13 @@ from beam_dpcount.counters.period_costs import PeriodCosts, TogetherCosts
 from beam_dpcount.counters.periods import periods_of
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange, cross_products
+from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.users import BoundShards, SendToShards
 from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, ProfiledBLT, SquareRoot
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.audit.exact import keeps_budget
-from tests.test_people_audit import (
+from tests.person_audit import (
     CLOCK,
     LAWS,
     RHO,
@@ -55,7 +56,8 @@ def count_of(users: dp.Users, budget: Any = RHO, mechanism: Any = "BinaryTree", 
 def sums_of(count: Any, events: Sequence[Event], periods: Any = ...) -> tuple[tuple[int, ...], ...]:
     """What a count at a clock adds up of a list of events, by key and tick."""
     parcels = count.parcels(collection(None))
-    shards = SendToShards(count.users, parcels)
+    shards = SendToShards(count.users, parcels, Placement(3))
+    shards.setup()
     shards.start_bundle()
     for key, payload, tick in events:
         element, micros = (key, payload), tick * TICK * SECOND

@@ -12,19 +12,17 @@ from apache_beam.transforms.window import GlobalWindow
 import beam_dpcount as dp
 from beam_dpcount.dofns.intake import Intake, RejectedElementError
 from beam_dpcount.dofns.parcels import StepParcels, TickParcels
+from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.rows import is_row
-from beam_dpcount.dofns.users import SendToPeople
+from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.reading import UNREADABLE, read, text_of
 from beam_dpcount.statistics.numbers import Numbers
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.hostile import Hidden, Shut
 from tests.runners import PATHS, SECOND, Row, feed, run
 from tests.scripted import ScriptedEntropy
+from tests.sentences import counted
 
 SECRET = "s3cr3t"
 BUDGET = dp.ZCDP(0.5)
@@ -132,6 +130,7 @@ def event(user: Any = "ann", n: Any = 1, what: Any = "x") -> dict[str, Any]:
 
 CLOCK: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 3}
 KEYS: dict[str, Any] = {**CLOCK, "keys": ["a", "b"]}
+NUMBER = dp.Sum(low=0, high=1)
 FIELDS = [dp.Count(), dp.Sum("n", 0, 5)]
 
 
@@ -170,24 +169,16 @@ AT_TICKS: dict[str, tuple[Callable[..., Any], str]] = {
         ),
         "n",
     ),
-    "SlidingCount": (
-        lambda **how: SlidingCount(BUDGET, window=2, **KEYS, value=number, **how),
+    "last": (
+        lambda **how: counted(BUDGET, NUMBER, last=2, **KEYS, value=number, **how),
         "n",
     ),
-    "TickAggregate": (
-        lambda **how: TickAggregate(BUDGET, **KEYS, metrics=FIELDS, value=fields, **how),
-        "n",
-    ),
-    "DistinctUsers": (
-        lambda **how: DistinctUsers(BUDGET, **KEYS, users=dp.Users(who, 9, per_key=1), **how),
+    "vectors": (lambda **how: counted(BUDGET, FIELDS, **KEYS, value=fields, **how), "n"),
+    "people": (
+        lambda **how: counted(BUDGET, dp.People(), **KEYS, users=dp.Users(who, 9), **how),
         "user",
     ),
     "BoundUsers": (bound, "user"),
-    "TickHistogram": (
-        lambda **how: beam.Values()
-        | TickHistogram(BUDGET, **CLOCK, domain=["x", "y"], value=item, **how),
-        "item",
-    ),
 }  # fmt: skip
 EACH_ELEMENT: dict[str, tuple[Callable[..., Any], str]] = {
     "PrefixCount": (lambda **how: dp.PrefixCount(BUDGET, 9, value=number, **how), "n"),
@@ -245,9 +236,9 @@ def test_who_asks_for_it_gets_an_error_without_the_cause(kind: str) -> None:
         count._intake().codes("a", event(n=Poison(kind)), 0)
     assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None
-    strict = TickAggregate(BUDGET, **KEYS, metrics=FIELDS, value=fields, on_reject="raise")
+    strict = counted(BUDGET, FIELDS, **KEYS, value=fields, on_reject="raise")
     with pytest.raises(RejectedElementError) as caught:
-        strict._ticks._numbers_of.number("a", event(n=Poison(kind)), 0)
+        strict.engine._numbers_of.number("a", event(n=Poison(kind)), 0)
     assert caught.value.__context__ is None
 
 
@@ -279,14 +270,13 @@ def test_what_no_event_is_to_blame_for_stops(kind: str) -> None:
 
     with pytest.raises(error):
         dp.PrefixCount(BUDGET, 9, value=fail)._intake().codes("a", 1, 0)
-    sends = SendToPeople(dp.Users(fail, 2, per_key=1), StepParcels(WindowCheck(None), None))
+    steps = StepParcels(WindowCheck(None), None)
+    sends = SendToShards(dp.Users(fail, 2, per_key=1), steps, Placement(1))
     with pytest.raises(error):
-        sends.process(("a", 1), _Placed())
-    aggregate = TickAggregate(BUDGET, **KEYS, metrics=FIELDS, value=fail)._ticks
+        sends.read(("a", 1), _Placed())
+    aggregate = counted(BUDGET, FIELDS, **KEYS, value=fail).engine
     with pytest.raises(error):
         aggregate._numbers_of.number("a", 1, 0)
-    with pytest.raises(error):
-        TickHistogram(BUDGET, **CLOCK, domain=["x"], value=fail)._split.pairs(1)
 
 
 class _Placed:
@@ -357,15 +347,11 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "willing value": lambda event: WillingValue(),
     "willing pair": lambda event: WillingPair(event),
 }
+TWO: dict[str, Any] = {"tick": 10, "start": 0, "horizon": 2, "keys": ["a"]}
 ASKING: dict[str, Callable[[], Any]] = {
     "TickCount": lambda: TickNumbers(BUDGET, 10, 0, horizon=2, keys=["a"]),
-    "TickHistogram": lambda: TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a"]),
-    "DistinctUsers": lambda: DistinctUsers(
-        BUDGET, 10, 0, horizon=2, keys=["a"], users=dp.Users("user", 2, per_key=1)
-    ),
-    "TickAggregate": lambda: TickAggregate(
-        BUDGET, 10, 0, horizon=2, keys=["a"], metrics=[dp.Count()]
-    ),
+    "people": lambda: counted(BUDGET, dp.People(), **TWO, users=dp.Users("user", 2)),
+    "vectors": lambda: counted(BUDGET, [dp.Count(), dp.Rate("n > 0")], **TWO),
 }
 
 

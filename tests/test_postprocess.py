@@ -545,8 +545,8 @@ def test_damaged_states_are_refused() -> None:
         with pytest.raises(StateError, match="corrupt") as caught:
             codec.decode(bad)
         assert "12345" not in str(caught.value)
-    body = bytes([4]) + data[1:-4]
-    with pytest.raises(StateError, match="in format 4, this code reads format 3"):
+    body = bytes([5]) + data[1:-4]
+    with pytest.raises(StateError, match="in format 5, this code reads format 4"):
         codec.decode(body + struct.pack("<I", zlib.crc32(body)))
 
 
@@ -826,6 +826,10 @@ DECAYED = dp.calibrate(SquareRoot(64, decay=0.5), dp.ZCDP(0.5))
         (
             lambda: dp.post.Isotonic(FORGETS),
             "fall: give the counter of a count, such as a TickCount",
+        ),
+        (
+            lambda: TopKPerTick(1, dp.TickCount(dp.ZCDP(1), dp.Clock(10, 0, 8), keys=dp.TOTAL)),
+            "a count of TOTAL has one: give the TickCount keys=",
         ),
         (lambda: SlidingSum(50_001, VECTORS), "keeps 1000020 numbers a key, and at most 1000000"),
     ],

@@ -62,6 +62,7 @@ def test_print_says_what_a_count_promises_and_how_well() -> None:
         f"  protects: {count.counter.change}",
         "  clock: 24 ticks of 3600 s from 2026-01-15T00:00:00Z",
         "  bounded input: 24 of 24 ticks have ended by 2026-01-16T00:00:00Z, and are released",
+        "  late events: in a stream they count at the next tick",
         "  counts: up to 1,073,741,824 events a tick, 298,262 a second",
         "  keys: 2",
         f"  users: {count.users}",
@@ -82,7 +83,8 @@ def test_print_says_it_of_every_transform_that_counts() -> None:
     for name, made in {**KEYED, **TICKS}.items():
         transform = made()
         text = str(transform)
-        assert text.startswith(f"{name}(\n  budget: rho = 0.5 (zCDP)\n"), name
+        label = "TickCount" if name in TICKS else name
+        assert text.startswith(f"{label}(\n  budget: rho = 0.5 (zCDP)\n"), name
         assert "  error: " in text, name
         assert ("  clock: 3 ticks of 10 s" in text) == (name in TICKS), name
         assert "0x" not in text
@@ -97,9 +99,7 @@ def test_print_says_it_of_rows_and_of_bounds_too() -> None:
 
 
 def test_print_says_the_errors_of_columns() -> None:
-    assert "  error: the largest standard deviation: count 1.26935\n" in str(
-        TICKS["TickAggregate"]()
-    )
+    assert "  error: the largest standard deviation: count 1.79513\n" in str(TICKS["vectors"]())
 
 
 def test_print_of_keys_that_nobody_listed() -> None:

@@ -50,7 +50,7 @@ def test_every_mechanism_has_a_proof() -> None:
     """Under a heading of its own, or of those it is proved with."""
     proved = {"SlidingBLT": "sliding.md", "DecayedBLT": "sliding.md", "SmoothLaplace": "trees.md"}
     proved |= dict.fromkeys(("SingleSteps", "Differences"), "sliding.md")
-    proved |= {"ProfiledBLT": "real_encoders.md", "Endless": "real_encoders.md"}
+    proved |= dict.fromkeys(("ProfiledBLT", "Endless", "FadedBLT"), "real_encoders.md")
     headings = "\n".join(
         line
         for path in PROOFS.glob("*.md")

@@ -22,10 +22,6 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms, metrics, statistics
 from beam_dpcount.counters.sparse import sparse_for
 from beam_dpcount.noise.entropy import SystemEntropy
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.public import HOMES
 
@@ -39,7 +35,7 @@ EDGES: dict[str, Any] = {**ELEMENTS, "vertices": 4, "max_degree": 2}
 NUMBER: dict[str, Any] = {"field": "ms", "low": 0, "high": 5}
 DEGREES: dict[str, Any] = {"vertices": 4, "max_degree": 2}
 # What dp.TickCount counts with.
-ENGINES = {TickNumbers, TickHistogram, TickAggregate, DistinctUsers, SlidingCount}
+ENGINES = {TickNumbers}
 # The least that each public name takes.
 VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.PureDP: {"epsilon": 1.0},
@@ -66,10 +62,6 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.TriangleCount: EDGES,
     dp.TickCount: {"budget": B, "clock": dp.Clock(10, 0, 3), "keys": ITEMS},
     TickNumbers: {**CLOCK, "keys": ITEMS},
-    TickHistogram: {**CLOCK, "domain": ITEMS},
-    TickAggregate: {**CLOCK, "keys": ITEMS, "metrics": [metrics.Count()]},
-    DistinctUsers: {**CLOCK, "keys": ITEMS, "users": PEOPLE},
-    SlidingCount: {**CLOCK, "keys": ITEMS, "window": 2},
     dp.post.LastPerTick: {"tick": 10},
     dp.local.LocalMedian: {"budget": B, "cells": 4},
     dp.local.LocalConvexRisk: {"budget": B, "cells": 4, "gradient": lambda value, cells: cells},
@@ -93,6 +85,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     mechanisms.SlidingBLT: {"horizon": 8, "window": 3},
     mechanisms.Differences: {"horizon": 8, "window": 3, "inner": mechanisms.Simple2(8)},
     mechanisms.SingleSteps: {"horizon": 8},
+    mechanisms.SlidingBlocks: {"horizon": 8, "window": 3},
     mechanisms.Sparse: {"segment": 3, "segments": 6},
     mechanisms.Unbounded: {"base": mechanisms.BinaryTree},
     metrics.Count: {},
@@ -119,6 +112,7 @@ OTHERS = {"NonNegative"}  # which takes nothing
 OTHERS |= {"Mechanism", "Metric", "Statistic"}  # abstract
 OTHERS |= {"check"}  # of a transform and rows: test_checking.py
 ROWS = {"rows"}  # a parameter that holds data: test_bounds.py
+OWN = {"view", "inside"}  # what a TickCount gives its engine
 
 # What each kind of parameter refuses, wherever it is.
 FLAG = (1, 0, None, "yes", np.True_)
@@ -184,7 +178,7 @@ NAMED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(["relation", "on_reject", "path", "late", "on_unknown"], CHOICE),
     **dict.fromkeys(["objective", "over", "scale"], CHOICE),
     **dict.fromkeys(["field", "name", "run", "run_id", "variable", "other"], TEXT),
-    **dict.fromkeys(["tick", "gap"], LENGTH),
+    **dict.fromkeys(["tick", "gap", "per", "lateness"], LENGTH),
     "zone": (5, True, "", "Mars", b"UTC", ["UTC"]),
     **dict.fromkeys(["start", "stop", "until"], TIME),
     "mechanism": (5, None, "BinaryTree", mechanisms.BinaryTree),  # of `calibrate`
@@ -212,7 +206,7 @@ REMEDY = re.compile(
     r"\b(must|give|leave|use|take|choose|pass|list|raise|lower|write|add|set|declare|needs?|put)\b"
 )
 PLACES = [(make, of) for make in VALID for of in inspect.signature(make).parameters.values()]
-PLACES = [(make, of) for make, of in PLACES if of.name not in ROWS]
+PLACES = [(make, of) for make, of in PLACES if of.name not in ROWS | OWN]
 
 
 def wrong_for(of: inspect.Parameter) -> list[Any]:

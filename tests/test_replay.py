@@ -32,7 +32,6 @@ from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntrop
 from beam_dpcount.plans.counting import DRAWS_EARLY
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.states.envelope import OTHER_ENTROPY
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.messages import says
 from tests.runners import RUNNERS, Row, feed, run
@@ -365,22 +364,6 @@ def test_the_paths_of_ticks_have_noise_of_their_own() -> None:
     assert len(set(seen)) == 8
 
 
-@each_path
-def test_the_domain_of_ticks_separates_their_noise(path: str) -> None:
-    """It says which items of an event count, so that agreeing would show events of several."""
-
-    def of(*domain: str) -> list[float]:
-        count = TickHistogram(
-            dp.ZCDP(1e-7), 2, 0, horizon=4, domain=domain, path=path, entropy=entropy()
-        )
-        rows: list[Row] = [("", "a", 0)]
-        events = lambda p: p | feed(rows) | beam.Values() | count  # noqa: E731
-        return [r.value for r in run(events).releases if r.key == "a"]
-
-    assert not set(of("a", "b")) & {*of("b", "a"), *of("b", "a", "c")}
-    assert of("a", "b") == of("a", "b")
-
-
 # Divergence: the noise is shared up to the last equal step, and not beyond
 
 
@@ -668,22 +651,6 @@ COUNTED: dict[str, tuple[Any, Sequence[Any]]] = {
         for late in ("fold", "drop")
         for path in ("auto", "streaming")
     },
-    **{
-        f"TickHistogram{', streaming' * (path == 'streaming')}": (
-            partial(  # type: ignore[call-arg]
-                TickHistogram,
-                tick=2,
-                start=1,
-                horizon=3,
-                domain=["b", "a"],
-                max_per_tick=2**20,  # the default when it was pinned
-                path=path,
-                element_id=None,
-            ),
-            [*"ab", ["a", "b"], "a", "c", "b"],
-        )
-        for path in ("auto", "streaming")
-    },
     "Histogram": (partial(dp.Histogram, horizon=9, domain=["a", "b"]), LETTERS),
     "SubstringCount": (
         partial(dp.SubstringCount, horizon=9, domain=["a", "b"], max_length=2),
@@ -718,8 +685,6 @@ PINNED = {
     "TickCount, fold, streaming": "ef9624222e9c4da8",
     "TickCount, drop": "1f64179c89ca1928",
     "TickCount, drop, streaming": "8c8bd9a92be17e00",
-    "TickHistogram": "91396b54e2781047",
-    "TickHistogram, streaming": "ad668e5bf481dd28",
     "Histogram": "e51bb9156af8611e",
     "SubstringCount": "879b6673809d9ece",
     "EpisodeCount": "4a2c695185bf3dc1",
@@ -734,7 +699,7 @@ PINNED = {
 
 
 # What their kinds share is tested of these; what is theirs, of all.
-_SOME = ("BinaryTree", "TickCount, fold, streaming", "TickHistogram", "SubstringCount", "CutGraph")
+_SOME = ("BinaryTree", "TickCount, fold, streaming", "SubstringCount", "CutGraph")
 
 
 @pytest.mark.parametrize(
@@ -750,13 +715,10 @@ def test_a_history_is_counted_as_ever(name: str) -> None:
     given: dict[str, Any] = {"mechanism": "BinaryTree", **IDS, **make.keywords}
     if given["element_id"] is None:
         del given["element_id"]
-    events: Any = (
-        beam.Values() if name.startswith("TickHistogram") else beam.Map(lambda event: event)
-    )
     seen = hashlib.sha256()
     for budget in (dp.ZCDP(1e12), dp.ZCDP(0.5)):  # no noise to speak of, and that of a replay
         count = make.func(budget, entropy=entropy("pinned"), **given)
-        releases = run(lambda p, count=count: p | feed(rows) | events | count).releases
+        releases = run(lambda p, count=count: p | feed(rows) | count).releases
         seen.update(repr([np.round(release.value, 4).tolist() for release in releases]).encode())
     assert seen.hexdigest()[:16] == PINNED[name]
 

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount.counters.change import SpreadChange
 from beam_dpcount.counters.counter import TAKES_GAUSSIAN
-from beam_dpcount.mechanisms import BLT, Binned, NormalizedBLT, ProfiledBLT, SquareRoot
+from beam_dpcount.mechanisms import (
+    BLT,
+    Binned,
+    FadedBLT,
+    NormalizedBLT,
+    ProfiledBLT,
+    SquareRoot,
+)
 from beam_dpcount.mechanisms.base import UnsupportedHorizonError
 from beam_dpcount.mechanisms.doubles import double_double, multiply_add, two_product, two_sum
 from beam_dpcount.mechanisms.rounded import (
@@ -460,7 +467,7 @@ def test_noise_is_calibrated_to_the_sensitivity_with_rounding(kind):
 
 
 def test_all_rounded_kinds_take_gaussian_noise_alone():
-    assert {SquareRoot, Binned, BLT, NormalizedBLT, ProfiledBLT} == set(ROUNDED)
+    assert {SquareRoot, Binned, BLT, NormalizedBLT, ProfiledBLT, FadedBLT} == set(ROUNDED)
     for kind in ROUNDED:
         assert kind(10).laws == {"gaussian"}
         with pytest.raises(ValueError, match=says(TAKES_GAUSSIAN)):

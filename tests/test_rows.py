@@ -13,16 +13,16 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 import beam_dpcount as dp
 from beam_dpcount.dofns.rows import (
-    TO_ITEMS,
     TO_NUMBERS,
     TO_PAIRS,
     RowElementError,
     is_row,
     is_row_type,
 )
-from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms.sentence import TO_KEYS
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.runners import RUNNERS, root, run
+from tests.sentences import counted
 from tests.transforms import ALL, BUDGET, CLOCK, KEYED, OTHERS, TICKS
 
 EXACT = dp.ZCDP(1e12)  # its noise is 0
@@ -46,7 +46,7 @@ ROWS: dict[str, Any] = {
     "named": Visit("buy", "/home"),
     "dataclass": Seen("buy", "/home"),
 }
-SAID = {"TickHistogram": TO_ITEMS, "LocalMedian": TO_NUMBERS}
+SAID = {"LocalMedian": TO_NUMBERS}
 
 each = pytest.mark.parametrize("name", ALL)
 each_form = pytest.mark.parametrize("form", ROWS)
@@ -83,7 +83,8 @@ def test_types_of_rows_are_refused_when_a_transform_is_applied(name: str, form: 
     pipeline = beam.Pipeline(runner="FnApiRunner")
     with pytest.raises(RowElementError) as caught:
         _ = pipeline | beam.Create([ROWS[form]]) | ALL[name]()
-    assert str(caught.value) == SAID.get(name, TO_PAIRS)
+    sentence = name in TICKS and name != "TickCount"
+    assert str(caught.value) == (TO_KEYS if sentence else SAID.get(name, TO_PAIRS))
 
 
 @each
@@ -214,7 +215,7 @@ def test_rows_as_events_without_a_key(form: str, runner: str) -> None:
         return (
             rows
             | "Stamp" >> stamp.with_output_types(Any)
-            | TickHistogram(EXACT, **CLOCK, domain=["buy"], value=lambda row: row.action),
+            | counted(EXACT, **CLOCK, keys=["buy"], key=lambda row: row.action),
             rows | dp.local.LocalMedian(EXACT, 4, value=lambda row: len(row.action) / 4),
             rows | dp.local.LocalConvexRisk(EXACT, 4, **slopes),
         )

@@ -150,7 +150,7 @@ def test_a_refused_runner_uses_no_share() -> None:
 @pytest.mark.parametrize(
     "runner", [FlinkRunner, PortableRunner, SparkRunner, KafkaStreamsRunner, OfCompany]
 )
-@pytest.mark.parametrize("name", ["PrefixCount", "TickHistogram", "LocalMedian"])
+@pytest.mark.parametrize("name", ["PrefixCount", "TickCount", "LocalMedian"])
 def test_portable_runners_warn_once_a_pipeline(name: str, runner: Any) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

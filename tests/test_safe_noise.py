@@ -93,7 +93,7 @@ def test_no_module_makes_noise_but_the_laws():
     for path in modules("beam_dpcount"):
         if makes_up_logs(path):
             continue
-        in_laws = path.name == "laws.py" or path.parts[-2:] == ("dofns", "users.py")
+        in_laws = path.name == "laws.py" or path.parts[-2:] == ("states", "people.py")
         found = violations(path.read_text(), False, in_laws)
         assert list(found) == [], path
 
@@ -106,10 +106,10 @@ def test_entropy_is_used_by_the_laws():
     assert all(line.endswith("os.urandom") for line in found)
 
 
-def test_what_else_is_drawn_is_one_salt_of_digests():
-    text = (ROOT / "beam_dpcount" / "dofns" / "users.py").read_text()
+def test_what_else_is_drawn_is_one_secret_of_digests():
+    text = (ROOT / "beam_dpcount" / "states" / "people.py").read_text()
     assert text.count("os.urandom") == len(list(violations(text, False, False))) == 1
-    assert "def _newcomer(source: Callable[[int], bytes] = os.urandom) -> Seen:" in text
+    assert "def begin(self, source: Callable[[int], bytes] = os.urandom) -> Mark:" in text
 
 
 def test_pipelines_take_random_inputs_at_most():

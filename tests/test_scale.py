@@ -17,11 +17,12 @@ import beam_dpcount as dp
 from beam_dpcount.counters.people import Bound, Seen
 from beam_dpcount.dofns import users as bounding
 from beam_dpcount.dofns.parcels import Parcels
-from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, SendToShards
+from beam_dpcount.dofns.placement import Placement
+from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToShards
 from beam_dpcount.states.wire import record_of, records_of
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import people
-from benchmarks.soak import Cell
+from benchmarks.cells import PeopleShards
 
 EVENTS = 100_000
 
@@ -54,12 +55,10 @@ BOUNDS = [
 
 
 @pytest.mark.parametrize("users", BOUNDS, ids=str)
-def test_what_passes_is_what_the_rule_takes(
-    users: dp.Users, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_passes_is_what_the_rule_takes(users: dp.Users) -> None:
     """In shards, whose bundles are cut anywhere, and arriving; both against Bound.take alone."""
     rng = random.Random(str(users))
-    monkeypatch.setattr(bounding, "SHARDS", 3)  # so that people share one
+    placement = Placement(3)  # so that people share one
     for number in (3, 40, 150):
         events = events_of(rng, number)
         taken: list[Any] = []
@@ -69,7 +68,8 @@ def test_what_passes_is_what_the_rule_takes(
             key, person = event.value
             if bound.take(seen[person], [key], event.timestamp_micros):
                 taken.append((key, event.timestamp_micros))
-        send, shards = SendToShards(users, parcels), defaultdict(list)
+        send, shards = SendToShards(users, parcels, placement), defaultdict(list)
+        send.setup()
         shuffled = rng.sample(events, len(events))
         for begin in range(0, number, 17):
             send.start_bundle()
@@ -83,19 +83,17 @@ def test_what_passes_is_what_the_rule_takes(
         left = [x for shard in shards.items() for x in BoundShards(bound, parcels).process(shard)]
         assert Tally((x.value[0], x.timestamp_micros) for x in left) == Tally(taken)
 
-        arriving, cell, kept = BoundArriving(bound, parcels), Cell(), []
-        arriving.setup()
-        for event in events:
-            for cell.key, entry in SendToPeople(users, parcels).process(event.value, event):
-                kept += arriving.process((cell.key, entry), cell)
-        assert [(x.value[0], x.timestamp_micros) for x in kept] == taken
+        arriving = PeopleShards(send, BoundArriving(bound, parcels, placement))
+        kept = [x for at in range(0, number, 17) for x in arriving.bundle(events[at : at + 17])]
+        assert sorted((x.value[0], x.timestamp.micros) for x in kept) == sorted(taken)
 
 
 def test_a_bundle_passes_on_what_it_has_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its end, so that it holds no more than so many events."""
     monkeypatch.setattr(bounding, "_GATHERED", 10)
     users = dp.Users(str, events=1, per_key=1)
-    send, passed = SendToShards(users, parts(users)[0]), []
+    send, passed = SendToShards(users, parts(users)[0], Placement(9)), []
+    send.setup()
     send.start_bundle()
     for n, event in enumerate(events_of(random.Random(1), 35), 1):
         made = list(send.process(event.value, event))
@@ -144,9 +142,12 @@ def test_bounding_costs_little_beside_a_grouping() -> None:
     assert found["bounded"][1] < 1.5 * found["grouped"][1]
 
 
-def test_state_grows_with_the_keys_of_a_person() -> None:
-    for k in (1, 4):
+def test_state_grows_with_the_events_of_a_person_that_count() -> None:
+    """By a row each; cells and heads of pieces are few beside them."""
+    for k, row in ((1, 16), (4, 33)):
         apart = dp.Users(str, events=k, gap=people.TICK, per_key=1)
-        assert people.arriving(3, k, dp.Users(str, events=k, per_key=1))[2] == 36 + 12 * k
-        assert people.arriving(3, k, apart)[2] == 36 + 20 * k
+        found = people.arriving(3000, k, dp.Users(str, events=k, per_key=1))[2]
+        assert k * row < found < 1.15 * k * row + 2
+        timed = people.arriving(3000, k, apart)[2]
+        assert timed - found == (8 * k if k > 1 else 0)
     assert people.arriving(3, 2, None)[2] == 0

@@ -18,13 +18,13 @@ import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.shards import CountShards
 from beam_dpcount.dofns.ticks import SEED, CountEachTick
-from beam_dpcount.dofns.users import SHARDS, BoundArriving, SendToPeople
+from beam_dpcount.dofns.users import SHARDS, BoundArriving, SendToShards
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.states.wire import PAIR, pack_batch
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import plan, stages
-from benchmarks.cells import Bag, Cell, Timer
+from benchmarks.cells import Bag, Cell, PeopleShards, Timer
 from benchmarks.jobs import dofns_of, order
 from benchmarks.plan import Load
 from benchmarks.stages import placed
@@ -187,8 +187,9 @@ def test_people_come_before_a_count() -> None:
     found = plan.people(HAND)
     counts = 2e-3 * bits("BoundArriving: an event that counts")
     counts += (1 - 2e-3) * bits("BoundArriving: an event that does not")
-    assert found.events == pytest.approx(1e7 + bits("SendToPeople: an event") + counts)
-    assert found.visits == 1e6
+    assert found.events == pytest.approx(1e7 + bits("SendToShards: an event") + counts)
+    read = 1000 * HAND.counted / 64 * bits("BoundArriving: a row that is read")
+    assert found.visits == pytest.approx(1e6 + read)
     ticks = plan.cost("TickCount, listed keys", HAND, users=True)
     assert ticks == found + plan.cost("TickCount, listed keys", passed)
     steps = plan.cost("PrefixCount", HAND, users=True)  # those that do not count take steps
@@ -218,7 +219,7 @@ def test_states_by_hand() -> None:
     waiting = 10**6 / 1000 * 32
     shards = 100 * (5 + 12 + 149) + 4 * 44 + waiting
     assert plan.states("TickCount, SelectKeys", load) == (4, shards)
-    assert plan.persons(load) == 1000 * (36 + 2 * 12)
+    assert plan.persons(load) == 1000 * 2 * 33 + 64 * 84
 
 
 def test_visits_and_events_are_those_of_the_soaks() -> None:
@@ -363,18 +364,17 @@ def test_the_state_and_the_timer_of_a_shard(horizon: int) -> None:
 
 
 @pytest.mark.parametrize("gap", [None, 60])
-def test_the_state_of_a_person(gap: int | None) -> None:
+def test_the_state_of_people(gap: int | None) -> None:
     users = dp.Users(lambda _: "person", events=4, gap=gap, per_key=1)
     transform = ticks([*"abcd"], 1440, users=users, value=lambda _: 1, late="drop")
-    found, cell = dofns_of(transform), Cell()
-    sending, bounding = found[SendToPeople], found[BoundArriving]
-    bounding.setup()
+    found = dofns_of(transform)
+    shards = PeopleShards(found[SendToShards], found[BoundArriving])
+    row = plan.ROW + plan.ROW_TIME * (gap is not None)
     for n, key in enumerate("abcd", 1):
         event = placed((key, "person"), n * 60_000_000)
-        (sent,) = sending.process(event.value, event)
-        assert len([*bounding.process(sent, cell)]) == 1
-        timed = plan.PERSON_TIME * (gap is not None)
-        assert len(cell.data or b"") == plan.PERSON + n * (plan.PERSON_KEY + timed)
+        assert len(shards.bundle([event])) == 1
+        assert shards.size == plan.PEOPLE_CELL + n * (plan.PEOPLE_PIECE + row)
+    assert found[BoundArriving]._placement.shards == Load().people_shards // 8 == 64
 
 
 def test_a_clock_has_one_timer_a_key_on_unbounded_input() -> None:
@@ -407,7 +407,7 @@ def test_mutants_of_a_base_figure_change_a_table(monkeypatch: pytest.MonkeyPatch
     ]
     changes += [
         lambda name=name: monkeypatch.setattr(plan, name, 10**4)  # type: ignore[misc]
-        for name in ("VISIT", "ENTER", "ENVELOPE", "SHARD", "BESIDE", "NAMED", "PERSON", "WORKER")
+        for name in ("VISIT", "ENTER", "ENVELOPE", "SHARD", "BESIDE", "NAMED", "ROW", "WORKER")
     ]
     for change in changes:
         change()

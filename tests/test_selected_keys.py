@@ -20,15 +20,15 @@ import beam_dpcount as dp
 from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.columns import Sums, all_ticks
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.dofns.shards import CountShards, ShardPlan, shard_of
+from beam_dpcount.dofns.placement import shard_of
+from beam_dpcount.dofns.shards import CountShards, ShardPlan
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.states.wire import pack_batch
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag, Cell, Timer
 from tests.runners import RUN_AT_ONCE, SECOND, Row, feed, run, run_stream
 from tests.scripted import ScriptedEntropy, SeededNoise
+from tests.sentences import counted
 
 BUDGET = dp.ApproxDP(5.0, 1e-2)  # so weak that keys of a few events are shown
 TICK, TICKS = 10, 9
@@ -248,6 +248,10 @@ def payload(row: Row, number: int) -> Row:
     return row[0], {"who": f"p{number % 17}"}, row[2]
 
 
+def who(event: Any) -> str:
+    return str(event["who"])
+
+
 PEOPLE = [payload(row, number) for number, row in enumerate(ROWS)]
 
 
@@ -257,17 +261,17 @@ PEOPLE = [payload(row, number) for number, row in enumerate(ROWS)]
         lambda path: count(
             path=path, value=lambda e: 1, users=dp.Users(lambda e: e["who"], 6, per_key=3)
         ),
-        lambda path: DistinctUsers(
-            BUDGET,
+        lambda path: counted(
+            *(BUDGET, dp.People()),
             **CLOCK,
-            window=3,
+            restart=3,
             keys=dp.SelectKeys(shards=2),
-            users=dp.Users(lambda e: e["who"], 6, per_key=1),
+            users=dp.Users(who, 6),
             path=path,
             entropy=ScriptedEntropy(1),
         ),
     ],
-    ids=["TickCount", "DistinctUsers"],
+    ids=["TickCount", "people"],
 )
 def test_people_on_both_paths(make: Any) -> None:
     made = [seen_of(make(path), PEOPLE) for path in ("bounded", "streaming")]
@@ -275,17 +279,13 @@ def test_people_on_both_paths(make: Any) -> None:
     assert made[0]
 
 
-def who(event: Any) -> str:
-    return str(event["who"])
-
-
 def test_one_bound_for_several_counts() -> None:
     both = dp.BoundUsers(
         dp.Users(who, 40, per_key=20),
         {
             "events": count(value=lambda e: 1),
-            "people": DistinctUsers(
-                BUDGET, **CLOCK, keys=dp.SelectKeys(), users=dp.Users(who, 5, per_key=1)
+            "people": counted(
+                BUDGET, dp.People(), **CLOCK, keys=dp.SelectKeys(), users=dp.Users(who, 5)
             ),
         },
     )
@@ -298,74 +298,43 @@ def test_one_bound_for_several_counts() -> None:
     run(build)
 
 
-def items(path: str) -> Any:
-    return TickHistogram(
-        BUDGET,
-        **CLOCK,
-        domain=dp.SelectKeys(shards=3),
-        max_items=2,
-        value=lambda event: event[1],
-        path=path,
-        entropy=ScriptedEntropy(6),
-    )
-
-
-BASKETS: list[Row] = [
-    ("", basket, (i % 90) * SECOND)
-    for i, basket in enumerate(
-        [("b", "a"), {"c", "a", "b"}, "a", ["d", "a", "d", "b"], ["rare"], [], 7, {"a": 1}, b"a"]
-        * 9
-    )
-]
-
-
-def test_items_and_the_largest_of_them() -> None:
-    rows = sorted(BASKETS, key=lambda row: row[2])
-    made = {path: seen_of(items(path), rows) for path in ("bounded", "streaming")}
-    assert made["bounded"] == made["streaming"]
-    # Of a set the first in order, of others as they come.
-    exact = TickHistogram(
-        dp.ApproxDP(1e3, 1e-1), **CLOCK, domain=dp.SelectKeys(), max_items=2, value=lambda e: e[1]
-    )
-    last = {
-        s.value.key: round(s.value.value) for s in seen_of(exact, rows) if s.value.step == TICKS
-    }
-    assert last == {"a": 36, "b": 18, "d": 9, "rare": 9}
+def test_the_largest_of_a_tick() -> None:
+    """Of those that are shown; of equal ones the first in order."""
     tops = []
     for path in ("bounded", "streaming"):
-        histogram = items(path)
-        tops.append(seen_of(histogram | dp.post.TopKPerTick(2, histogram, path), rows))
+        counting = count(path=path)
+        tops.append(seen_of(counting | dp.post.TopKPerTick(2, counting, path), ROWS))
     assert tops[0] == tops[1]
+    made = seen_of(count(path="bounded"))
     for top in (seen.value for seen in tops[0]):
-        shown = {s.value.key: s.value.value for s in made["bounded"] if s.value.step == top.step}
+        shown = {s.value.key: s.value.value for s in made if s.value.step == top.step}
         assert list(top.items) == sorted(shown, key=lambda key: (-shown[key], key))[:2]
 
 
 @pytest.mark.exhaustive
 def test_the_largest_of_a_live_stream() -> None:
-    rows = sorted(BASKETS, key=lambda row: row[2])
-    live, bounded = items("streaming"), items("bounded")
-    found = run_stream(live | dp.post.TopKPerTick(2, live), *by_ticks(rows)).outputs[0]
-    assert found == seen_of(bounded | dp.post.TopKPerTick(2, bounded, "bounded"), rows)
+    live, bounded = count(path="streaming"), count(path="bounded")
+    found = run_stream(live | dp.post.TopKPerTick(2, live), *by_ticks(ROWS)).outputs[0]
+    assert found == seen_of(bounded | dp.post.TopKPerTick(2, bounded, "bounded"), ROWS)
 
 
 def test_the_largest_of_windows_that_start_anew() -> None:
     """Steps come again in each: what is shown at a time goes together."""
 
     def people(path: str) -> Any:
-        return DistinctUsers(
-            dp.ApproxDP(1e3, 1e-1),
+        return counted(
+            *(dp.ApproxDP(1e3, 1e-1), dp.People()),
             **{**CLOCK, "horizon": 8},
-            window=4,
+            restart=4,
             keys=dp.SelectKeys(shards=2),
-            users=dp.Users(who, 40, per_key=1),
+            users=dp.Users(who, 40),
             path=path,
         )
 
     tops = []
     for path in ("bounded", "streaming"):
-        counted = people(path)
-        found = seen_of(counted | dp.post.TopKPerTick(1, counted, path), PEOPLE)
+        count_people = people(path)
+        found = seen_of(count_people | dp.post.TopKPerTick(1, count_people, path), PEOPLE)
         tops.append([(s.value.timestamp, s.value.step, round(s.value.values[0])) for s in found])
     assert sorted(tops[0]) == sorted(tops[1])
     assert [step for _, step, _ in sorted(tops[0])] == [*range(1, 9)]

@@ -17,8 +17,8 @@ from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.columns import Columns, advance
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns import shards as dofns
+from beam_dpcount.dofns.placement import shard_of
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.shards import shard_of
 from beam_dpcount.noise.entropy import Draws
 from beam_dpcount.states.codecs import (
     OTHER_CLOCK,

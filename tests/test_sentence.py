@@ -20,17 +20,13 @@ from beam_dpcount.counters import clock as clocks
 from beam_dpcount.counters.choose import resolve_last
 from beam_dpcount.dofns.events import EventReader
 from beam_dpcount.dofns.rows import RowElementError
+from beam_dpcount.mechanisms import SlidingBLT
 from beam_dpcount.mechanisms.differences import Differences
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.reading import field_of
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.transforms import sentence
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.sentence import TickCount
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
-from beam_dpcount.transforms.ticks import TickNumbers
 from tests import sentences as say
 from tests.hostile import Hidden, Odd
 from tests.runners import PATHS, SECOND, each_path, feed, run
@@ -104,87 +100,8 @@ def test_every_thing_works_in_every_view(kind: str, keys: str, unit: str, path: 
             assert release.restart == number
 
 
-# All tick counts of before, with the same figures
-
-HOUR, DAY = 3600, 24
-HOURS = dp.Clock("1h", start=0, ticks=30 * DAY)
-OLD: dict[str, Any] = {"tick": HOUR, "start": 0, "horizon": 30 * DAY}
+HOURS = dp.Clock("1h", start=0, ticks=720)
 LISTED = ["a", "b", "c"]
-CLICKS = dp.Users("who", 6, keys=2, per_key=3)
-NOBODY = dp.Users("who", 6, per_key=1)
-
-SAME: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "TickCount": (
-        lambda b: TickNumbers(b, **OLD, keys=LISTED),
-        lambda b: TickCount(b, HOURS, keys=LISTED),
-    ),
-    "TickCount of people's events": (
-        lambda b: TickNumbers(b, **OLD, keys=LISTED, users=CLICKS, value=len),
-        lambda b: TickCount(b, HOURS, keys=LISTED, users=CLICKS),
-    ),
-    "TickCount of numbers": (
-        lambda b: TickNumbers(b, **OLD, keys=LISTED, bounds=(-2, 9), unit=0.5),
-        lambda b: TickCount(b, HOURS, dp.Sum(low=-2, high=9, unit=0.5), keys=LISTED),
-    ),
-    "TickCount that replaces": (
-        lambda b: TickNumbers(b, **OLD, keys=LISTED, relation="replace_one"),
-        lambda b: TickCount(b, HOURS, keys=LISTED, relation="replace_one"),
-    ),
-    "TickCount of a mechanism": (
-        lambda b: TickNumbers(b, **OLD, keys=LISTED, mechanism="Honaker"),
-        lambda b: TickCount(b, HOURS, keys=LISTED, mechanism="Honaker"),
-    ),
-    "TickHistogram": (
-        lambda b: TickHistogram(b, **OLD, domain=LISTED, max_items=2),
-        lambda b: TickCount(b, HOURS, dp.Items("x", LISTED, 2), keys=dp.TOTAL),
-    ),
-    "TickAggregate": (
-        lambda b: TickAggregate(
-            b, **OLD, keys=LISTED, metrics=[dp.Count(), dp.Mean("x", 0, 5), dp.Sum("x", 0, 5)]
-        ),
-        lambda b: TickCount(
-            b, HOURS, [dp.Count(), dp.Mean("x", 0, 5), dp.Sum("x", 0, 5)], keys=LISTED
-        ),
-    ),
-    "TickAggregate in windows": (
-        lambda b: TickAggregate(
-            b, **OLD, keys=LISTED, metrics=[dp.Count(), dp.People()], window=DAY, users=CLICKS
-        ),
-        lambda b: TickCount(
-            b, HOURS.restart(DAY), [dp.Count(), dp.People()], keys=LISTED, users=CLICKS
-        ),
-    ),
-    "DistinctUsers": (
-        lambda b: DistinctUsers(b, **OLD, keys=LISTED, users=NOBODY),
-        lambda b: TickCount(b, HOURS, dp.People(), keys=LISTED, users=dp.Users("who", 6)),
-    ),
-    "DistinctUsers in windows": (
-        lambda b: DistinctUsers(b, **OLD, keys=LISTED, users=NOBODY, window=DAY),
-        lambda b: TickCount(
-            b, HOURS.restart("1d"), dp.People(), keys=LISTED, users=dp.Users("who", 6)
-        ),
-    ),
-    "SlidingCount": (
-        lambda b: SlidingCount(b, **OLD, keys=LISTED, window=DAY),
-        lambda b: TickCount(b, HOURS.last("1d"), keys=LISTED),
-    ),
-}
-
-
-@pytest.mark.parametrize("budget", [dp.ZCDP(0.1), dp.PureDP(1.0)], ids=["zcdp", "pure"])
-@pytest.mark.parametrize("name", SAME)
-def test_what_was_said_before_is_said_with_the_same_figures(name: str, budget: Any) -> None:
-    if name == "SlidingCount" and isinstance(budget, dp.PureDP):
-        pytest.skip("it takes no pure budget, as TickCount does")
-    old, new = (make(budget).counter for make in SAME[name])
-    # A vector is charged for rounding in all of its sums; a histogram in those that an event is in.
-    near = 1e-4 if name == "TickHistogram" else 1e-12
-    assert new.l1_sensitivity == pytest.approx(old.l1_sensitivity, rel=near)
-    assert new.l2_sensitivity == pytest.approx(old.l2_sensitivity, rel=near)
-    assert new.max_variance() == pytest.approx(old.max_variance(), rel=near)
-    assert [new.variance(t) for t in (1, 5, 24)] == pytest.approx(
-        [old.variance(t) for t in (1, 5, 24)], rel=near
-    )
 
 
 @pytest.mark.parametrize("keys", [LISTED, dp.SelectKeys(delta=1e-7)], ids=["listed", "selected"])
@@ -264,10 +181,8 @@ def test_the_last_ticks_take_the_better_mechanism() -> None:
     assert isinstance(resolve_last(2**40, 24, dp.PureDP(1.0)), Differences)
     assert resolve_last(720, 24, dp.ZCDP(0.1)).name == "SlidingBLT"
     short = TickCount(approximate, HOURS.last(24), keys=LISTED).counter
-    assert (
-        short.max_variance()
-        < SlidingCount(approximate, **OLD, keys=LISTED, window=24).counter.max_variance()
-    )
+    other = dp.calibrate(SlidingBLT(720, 24), approximate, short.change)
+    assert short.max_variance() < other.max_variance()
     users, keys = dp.Users("who", 30, per_key=1), [f"k{n}" for n in range(30)]
     many = TickCount(approximate, HOURS.last(24), keys=keys, users=users)
     assert many.counter.mechanism.name == "SlidingBLT"
@@ -388,7 +303,7 @@ def test_other_transforms_take_it_as_they_take_counts_of_numbers() -> None:
     with pytest.raises(ValueError, match="make pairs before"):
         dp.BoundUsers(users, {"x": TickCount(dp.ZCDP(1.0), say.CLOCK, keys=dp.TOTAL)})
     joint = TickCount(dp.ZCDP(1.0), say.CLOCK, [dp.Count(), dp.Mean("x", 0, 1)], keys=["a"])
-    with pytest.raises(TypeError, match="give TickCount"):
+    with pytest.raises(TypeError, match="give a TickCount for each"):
         dp.BoundUsers(users, {"x": joint})
 
 
@@ -589,6 +504,74 @@ def test_releases_of_one_number_have_values_too() -> None:
         _ = two.value
 
 
+# Several keys an event
+
+
+class Endless:
+    """A value that has no end."""
+
+    def __iter__(self) -> Any:
+        return itertools.repeat("a")
+
+
+@each_path
+@pytest.mark.parametrize("keys", [["c", "a", "b"], dp.SelectKeys(delta=1e-9)], ids=repr)
+def test_an_event_counts_under_its_first_keys(keys: Any, path: str) -> None:
+    """In the order of the list, each once; of unlisted ones as they come."""
+    tags = [["a", "b", "c", "a"], ("x", "b"), "a", {"b"}, [], None, 7, {"a": 1}, [None, "a"]]
+    tags += [Endless(), b"a"]
+    rows = [("k", {"tags": one}, 5 * SECOND) for one in tags for _ in range(5)]
+    count = TickCount(
+        BUDGETS["approximate"], say.CLOCK, keys=keys, key=_tags, max_items=2, path=path
+    )
+    seen = {r.key: r.value for r in run(lambda p: p | feed(rows) | count).releases if r.step == 1}
+    listed = {"a": 15, "b": 10, "c": 5}
+    assert {key: round(value) for key, value in seen.items()} == (
+        listed if isinstance(keys, list) else {"a": 15, "b": 15, "x": 5, "7": 5}
+    )
+
+
+def _tags(pair: Any) -> Any:
+    return pair[1]["tags"]
+
+
+@pytest.mark.parametrize("view", say.VIEWS)
+def test_several_keys_take_noise_for_all_of_them(view: str) -> None:
+    how: dict[str, Any] = {"keys": ["a", "b", "c"], "key": "tags"}
+    one, two = (
+        TickCount(dp.ZCDP(0.1), say.VIEWS[view], **how, max_items=most) for most in (None, 2)
+    )
+    assert two.counter.change.max_items == 2
+    norm = two.counter.change.norms(two.counter.mechanism, two.counter.unit, None)[1]
+    alone = one.counter.change.norms(two.counter.mechanism, two.counter.unit, None)[1]
+    assert float(norm) == pytest.approx(2 * float(alone))  # squared
+    people = dp.Users("who", 3)
+    bound = [
+        TickCount(dp.ZCDP(0.1), say.VIEWS[view], **how, users=people, max_items=most)
+        for most in (None, 2)
+    ]
+    # Each key of an event is an event of its person.
+    assert bound[0].counter.fingerprint == bound[1].counter.fingerprint
+
+
+def test_several_keys_are_shown_later() -> None:
+    first, several = (
+        TickCount(
+            dp.ApproxDP(1.0, 1e-6), say.CLOCK, keys=dp.SelectKeys(), key="tags", max_items=most
+        )
+        for most in (None, 3)
+    )
+    assert first.selection is not None
+    assert several.selection is not None
+    assert several.selection.thresholds[-1] > first.selection.thresholds[-1]
+
+
+def test_an_event_of_several_keys_is_checked() -> None:
+    count = TickCount(dp.ZCDP(1.0), say.CLOCK, keys=["a", "b"], key="tags", max_items=1)
+    assert count.check_row({"tags": ["b", "a"]}, 0).names == ("a",)
+    assert count.check_row({"tags": ["x"]}, 0).problem is not None
+
+
 # What is refused
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
@@ -634,6 +617,13 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
             dp.ZCDP(1.0), HOURS, dp.Sum(low=0, high=1), keys=["a"], users=dp.Users("u", 4)
         ),
         "Sum without a field",
+    ),
+    (lambda: TickCount(dp.ZCDP(1.0), HOURS, keys=["a"], max_items=2), "key is a collection"),
+    (
+        lambda: TickCount(
+            dp.ZCDP(1.0), HOURS, [dp.Count(), dp.Rate("x = y")], keys=["a"], key="k", max_items=2
+        ),
+        "max_items is for one Count or Sum",
     ),
     (lambda: dp.Sum("x"), "Sum needs bounds"),
     (lambda: dp.Sum(low=0), "Sum needs bounds"),

@@ -444,7 +444,7 @@ def test_the_chosen_segments_suffice(ones, level):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("ones", "steps", "sparse", "tree"), [(1000, 10**9, 312, 1860), (20_000, 10**13, 602, 3866)]
+    ("ones", "steps", "sparse", "tree"), [(1000, 10**9, 270, 1711), (20_000, 10**13, 497, 3632)]
 )
 def test_few_ones_in_long_streams_are_counted_better_than_by_a_tree(ones, steps, sparse, tree):
     """At epsilon = 1, the bounds on all errors at once."""

@@ -135,7 +135,7 @@ def test_the_word_of_the_user_is_part_of_the_guarantee(place: Path) -> None:
 def test_the_first_releases_of_a_selected_key_are_too_high(place: Path) -> None:
     done, _ = ended("select", place)
     error = done.out.splitlines()[-2]
-    assert "of a key named beforehand, shown or not," in error
+    assert "of a key named beforehand (shown or not)" in error
     assert error.endswith("The first releases of a shown key are too high.")
 
 

@@ -43,14 +43,13 @@ from beam_dpcount.noise import replay
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from beam_dpcount.states.codecs import StateCodec
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.sliding import SlidingCount
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
 from tests.command_lines import BUDGET, ROOT, SECRET_TEXT, fail, written
 from tests.runners import SECOND, Row, each_path, feed, root, run, run_stream
 from tests.scripted import KeyedScript, ScriptedEntropy, random_script
+from tests.sentences import counted
 
 NOISELESS = dp.ZCDP(1e12)
 PLAIN = {"mechanism": "SmoothBinary"}
@@ -63,6 +62,10 @@ HOUR, YEAR = 3600, 365 * 86_400
 @pytest.fixture(autouse=True)
 def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "0123456789abcdef" * 4)
+
+
+FROM_0: dict[str, Any] = {"tick": 10, "start": 0, "stop": 60, "keys": ["a"]}
+FROM_1000: dict[str, Any] = {"tick": 10, "start": 1000, "stop": 1030, "keys": ["a"]}
 
 
 def ticks(path: str = "auto", **options: Any) -> TickNumbers:
@@ -138,9 +141,9 @@ def test_nothing_that_is_released_reads_the_machines_clock() -> None:
             value=lambda event: 1,
             mechanism=None,
         ),
-        lambda: SlidingCount(NOISELESS, 10, 0, 60, window=2, keys=["a"], path="streaming"),
+        lambda: counted(NOISELESS, **FROM_0, last=2, path="streaming"),
     ],
-    ids=["TickCount", "users", "SelectKeys", "SlidingCount"],
+    ids=["TickCount", "users", "SelectKeys", "last"],
 )
 def test_all_timers_are_of_event_time(make: Callable[[], Any]) -> None:
     pipeline = beam.Pipeline(runner="FnApiRunner")
@@ -196,21 +199,17 @@ PEOPLE: dict[str, Any] = {"users": dp.Users(itemgetter("who"), 50, per_key=1)}
     [
         ticks,
         lambda path: ticks(path, value=lambda event: 1, **PEOPLE),
-        lambda path: DistinctUsers(
-            NOISELESS, 10, 1000, 1030, keys=["a"], path=path, **PEOPLE, **PLAIN
-        ),
-        lambda path: SlidingCount(
-            NOISELESS, 10, 1000, 1030, window=3, keys=["a"], path=path
-        ),
+        lambda path: counted(NOISELESS, dp.People(), **FROM_1000, path=path, **PEOPLE, **PLAIN),
+        lambda path: counted(NOISELESS, **FROM_1000, last=3, path=path),
     ],
-    ids=["TickCount", "users", "DistinctUsers", "SlidingCount"],
+    ids=["TickCount", "users", "people", "last"],
 )  # fmt: skip
 def test_events_of_any_time_stop_nothing_and_count_in_no_other_tick(
     make: Callable[[str], Any], path: str
 ) -> None:
     rows: list[Row] = [("a", 1, 1005 * SECOND), ("a", 1, 1015 * SECOND)]
     odd: list[Row] = [("a", 1, micros) for micros in ODD]
-    if make is not ticks and "Sliding" not in type(make(path)).__name__:
+    if getattr(make(path), "users", None) is not None:
         rows = [("a", {"who": f"x{i}"}, at) for i, (_, _, at) in enumerate(rows)]
         odd = [("a", {"who": f"y{i}"}, at) for i, (_, _, at) in enumerate(odd)]
     runs = [
@@ -454,9 +453,8 @@ def test_of_people_who_come_twice_as_many_events_count_as_their_bound(path: str)
         count = ticks(path, users=users, value=lambda event: 1)
         for given, whole in ((rows, once), (rows * 2, twice)):
             assert values(run(lambda p, g=given, c=count: p | feed(g) | c))[-1] == whole
-    people = DistinctUsers(
-        NOISELESS, 10, 1000, 1030, keys=["a"], path=path, users=dp.Users(str, 2, per_key=1), **PLAIN
-    )
+    users = dp.Users(str, 2)
+    people = counted(NOISELESS, dp.People(), **FROM_1000, path=path, users=users, **PLAIN)
     for given in (rows, rows[::-1] + rows):
         assert values(run(lambda p, g=given: p | feed(g) | people))[-1] == 3
 

@@ -125,7 +125,7 @@ def test_noise_exceeds_its_quantiles_with_at_most_p(kind, law):
 
 def test_enumeration_tells_bounds_that_forget_what_is_rounded(monkeypatch):
     """The mutant without margins overspends."""
-    monkeypatch.setattr(tails, "_norms1", lambda counter, norms2: 0 * norms2)
+    monkeypatch.setattr(tails, "norms1", lambda counter, norms2: 0 * norms2)
     worst = 0.0
     for kind, law in itertools.product(ROUNDED, (rounded("0.3"), rounded("0.7"))):
         counter = counter_of(kind, 3, law)
@@ -159,11 +159,11 @@ def test_what_the_encoder_rounds_is_in_steps_of_the_lattice(monkeypatch):
     counter = dp.calibrate(mechanisms.NormalizedBLT(1000), APPROX, TickChange(0, 3), unit=0.5)
     largest = 6 * 2**20 * counter.resolution
     per_row = 1 + 2 * largest * counter.mechanism.encoding_error
-    assert tails._encoding(counter) == pytest.approx(per_row)
+    assert tails.encoding(counter) == pytest.approx(per_row)
     tree = counter_of(mechanisms.BinaryTree, 8, laplace(2))
-    assert tails._encoding(tree) == 0
+    assert tails.encoding(tree) == 0
     exact = quantiles(tree, 1e-9)
-    monkeypatch.setattr(tails, "_encoding", lambda counter: 2.0)
+    monkeypatch.setattr(tails, "encoding", lambda counter: 2.0)
     assert np.array_equal(quantiles(tree, 1e-9), exact + 2 * tree.mechanism.row_norms2(8))
 
 
@@ -384,7 +384,7 @@ def test_arithmetic_is_far_below_what_is_allowed_for_it(kind, monkeypatch):
     assert (np.abs(a + b - both) < 1e-9 * counter.stddevs(1000)).all()
     of_draws = np.sqrt(float(counter.law.sigma2) * counter.mechanism.row_norms2(1000))
     allowed = (normal_quantile(1e-9) + 0.9e-6) * of_draws * counter.grid
-    monkeypatch.setattr(tails, "_norms1", lambda counter, norms2: 0 * norms2)
+    monkeypatch.setattr(tails, "norms1", lambda counter, norms2: 0 * norms2)
     assert (quantiles(counter, 1e-9) > allowed).all()
 
 

@@ -61,7 +61,6 @@ from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.inputs import BOUNDED_PATH, MERGING_WINDOWS, SEVERAL_WINDOWS
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import GAPS, TickNumbers
 from benchmarks.cells import Bag
 from benchmarks.jobs import dofns_of
@@ -1016,36 +1015,34 @@ def test_work_that_failed_before_it_was_kept_is_done_again() -> None:
     assert bench.fire() == first
 
 
-def resumable(kind: str, names: Sequence[str]) -> Any:
+def resumable(names: Sequence[str]) -> Any:
     """The DoFn of a streaming count under replayable noise, as a worker gets it."""
     entropy = dp.ReplayableEntropy("COUNTING_SECRET", run_id="lists of keys")
     options: dict[str, Any] = {"horizon": 12, "value": itemgetter(0), "path": "streaming"}
-    options |= {"entropy": entropy, "keys" if kind == "TickCount" else "domain": names}
-    engine: Any = TickNumbers if kind == "TickCount" else TickHistogram
-    made = "Count" >> engine(dp.ZCDP(0.5), 10, 0, **options)
+    options |= {"entropy": entropy, "keys": names}
+    made = "Count" >> TickNumbers(dp.ZCDP(0.5), 10, 0, **options)
     dofn = dofns_of(made)[CountEachTick]
     dofn.setup()
     return dofn
 
 
 @pytest.mark.parametrize("names", [["a", "b", "c"], ["b"], ["b", "a"]], ids=str)
-@pytest.mark.parametrize("kind", ["TickCount", "TickHistogram"])
 def test_a_list_of_keys_that_changed_stops_the_clock(
-    kind: str, names: list[str], monkeypatch: pytest.MonkeyPatch
+    names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else an added key would have no clock, and no release ever; a removed one would go on."""
     monkeypatch.setenv("COUNTING_SECRET", "0123456789abcdef" * 4)
     bench = Bench(scripted(["a"]))
-    bench.dofn = resumable(kind, ["a", "b"])
+    bench.dofn = resumable(["a", "b"])
     bench.event(SEED)
     bench.event(PAIR.pack(1, 1))
     assert len(bench.fire()) == 1
-    kept, bench.dofn = bench.cell.data, resumable(kind, names)
+    kept, bench.dofn = bench.cell.data, resumable(names)
     for go_on in (bench.fire, lambda: bench.event(PAIR.pack(2, 1)), lambda: bench.event(SEED)):
         with pytest.raises(StateError, match=says(OTHER_KEYS)):
             go_on()
         assert bench.cell.data == kept
-    bench.dofn = resumable(kind, ["a", "b"])
+    bench.dofn = resumable(["a", "b"])
     assert len(bench.fire()) == 1
 
 
@@ -1054,7 +1051,7 @@ def test_a_key_that_is_added_changes_no_other_keys_noise(monkeypatch: pytest.Mon
 
     def releases(names: list[str]) -> list[Release]:
         bench = Bench(scripted(["a"]))
-        bench.dofn = resumable("TickCount", names)
+        bench.dofn = resumable(names)
         bench.event(SEED)
         return [release for _ in range(12) for release in bench.fire()]
 
@@ -1255,13 +1252,6 @@ def test_elements_without_timestamps_are_refused(path: str) -> None:
         assert isinstance(error, UntimedElementError)
         assert "TimestampedValue" in str(error)
         assert str(SECRET) not in str(error)
-
-
-@pytest.mark.parametrize("item", ["a", "not in the domain", 7])
-def test_histograms_refuse_elements_without_timestamps_whatever_their_items(item: Any) -> None:
-    count = TickHistogram(BUDGET, 10, 0, horizon=2, domain=["a"])
-    error = failure(lambda p: p | beam.Create([item]) | count)
-    assert isinstance(error, UntimedElementError)
 
 
 @pytest.mark.parametrize("late", [[], [-500], [-1], [500, -999]], ids=str)

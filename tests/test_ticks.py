@@ -544,7 +544,7 @@ def test_other_versions_and_clocks_are_refused() -> None:
     newer = refused(cells(), altered(0, FORMAT + 1))
     assert newer == OTHER_FORMAT.format(theirs=FORMAT + 1, ours=FORMAT, remedy=UPGRADE)
     older = refused(cells(), altered(0, 1))
-    assert "in format 1, this code reads format 3: resume with the beam_dpcount that" in older
+    assert "in format 1, this code reads format 4: resume with the beam_dpcount that" in older
     assert refused(cells(), altered(1, 16)) == OTHER_ENTROPY
     for other in (clock_of(10, 0, horizon=99), clock_of(5, 0, horizon=STEPS)):
         assert refused(cells(other), WHOLE) == OTHER_CLOCK
@@ -578,8 +578,8 @@ FORMER = (
     "05000000000000004f9721c5ffffffff72a93d857374617465",
 )
 PINNED = (
-    "0300fc60231e837910000000a388afb50200000000000000b77a00000000000047230e0000000000"
-    "030000000000000015cd5b070000000005000000000000004f9721c5ffffffff0562b333"
+    "0400fc60231e837910000000a388afb50200000000000000b77a00000000000047230e0000000000"
+    "030000000000000015cd5b070000000005000000000000004f9721c5ffffffff6bd461cf"
 )
 
 

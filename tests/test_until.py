@@ -20,14 +20,12 @@ from beam_dpcount.commands import account as account_command
 from beam_dpcount.commands import ticks
 from beam_dpcount.counters import clock as clocks
 from beam_dpcount.rows import TickCountRows
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
+from beam_dpcount.transforms import sentence
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests import command_lines
 from tests.command_lines import succeed
 from tests.runners import SECOND, Row, feed, run, run_stream
+from tests.sentences import counted
 
 BUDGET = dp.ApproxDP(1e6, 1e-6)
 VARIABLE = "COUNTING_SECRET"
@@ -35,7 +33,7 @@ TICK, TICKS = 10, 8
 CLOCK: dict[str, Any] = {"tick": TICK, "start": 0, "horizon": TICKS}
 WHO = itemgetter("who")
 USERS = dp.Users(WHO, 6, per_key=4)
-COUNT = [dp.Count()]
+COUNT = [dp.Count(), dp.Rate("n > 0")]
 ROWS: list[Row] = [
     ("aabac"[at % 5], {"who": "uvwxyz"[at % 6], "n": 1, "kind": "xy"[at % 2]}, at * SECOND)
     for at in range(TICK * TICKS)
@@ -50,39 +48,28 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
     "people's numbers": lambda keys, more: TickNumbers(
         BUDGET, **CLOCK, keys=keys, value=itemgetter("n"), users=USERS, **more
     ),
-    "vectors": lambda keys, more: TickAggregate(BUDGET, **CLOCK, keys=keys, metrics=COUNT, **more),
-    "people's vectors": lambda keys, more: TickAggregate(
-        BUDGET,
-        **CLOCK,
-        keys=keys,
-        metrics=COUNT,
-        users=dp.Users(WHO, 12, per_key=1),
-        window=4,
-        **more,
+    "vectors": lambda keys, more: counted(BUDGET, COUNT, **CLOCK, keys=keys, **more),
+    "people's vectors": lambda keys, more: counted(
+        BUDGET, COUNT, **CLOCK, keys=keys, users=dp.Users(WHO, 12, per_key=1), restart=4, **more
     ),
-    "distinct": lambda keys, more: DistinctUsers(
-        BUDGET, **CLOCK, keys=keys, users=dp.Users(WHO, 3, per_key=1), **more
-    ),
-    "histogram": lambda keys, more: TickHistogram(
-        BUDGET, **CLOCK, domain=keys, value=lambda pair: pair[0], **more
+    "distinct": lambda keys, more: counted(
+        BUDGET, dp.People(), **CLOCK, keys=keys, users=dp.Users(WHO, 3), **more
     ),
 }
 CASES = [(door, kind) for door in DOORS for kind in KEYS]
 CASES_OF_ALL = [*CASES, ("sliding", "listed"), ("windows", "listed"), ("windows", "selected")]
 
 
-def counted(door: str, kind: str, **more: Any) -> Any:
+def counting(door: str, kind: str, **more: Any) -> Any:
     if door == "sliding":
-        return SlidingCount(
-            BUDGET, **CLOCK, window=3, keys=KEYS[kind], value=itemgetter("n"), **more
-        )
+        return counted(BUDGET, **CLOCK, last=3, keys=KEYS[kind], **more)
     if door == "windows":
-        return beam.WindowInto(FixedWindows(4 * TICK)) | counted("numbers", kind, **more)
+        return beam.WindowInto(FixedWindows(4 * TICK)) | counting("numbers", kind, **more)
     return DOORS[door](KEYS[kind], more)
 
 
 def seen(rows: list[Row], door: str, kind: str, **more: Any) -> list[tuple[Any, ...]]:
-    outcome = run(lambda p: p | feed(rows) | "Same" >> counted(door, kind, **more))
+    outcome = run(lambda p: p | feed(rows) | "Same" >> counting(door, kind, **more))
     return [tuple(release) for release in outcome.releases]
 
 
@@ -153,7 +140,7 @@ def test_before_the_first_tick_has_ended_nothing_is_released(door: str, kind: st
 def test_by_default_ticks_are_released_that_have_ended_now(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock of 30 days that started four days ago released four weeks to come."""
     monkeypatch.setattr(clocks, "now", lambda: 45 * SECOND)
-    count = counted("numbers", "listed")
+    count = counting("numbers", "listed")
     monkeypatch.setattr(clocks, "now", lambda: 65 * SECOND)  # it was asked once
     releases = run(lambda p: p | feed(ROWS) | count).releases
     assert [release.step for release in releases] == [1, 2, 3, 4] * 2
@@ -167,24 +154,22 @@ def test_by_default_ticks_are_released_that_have_ended_now(monkeypatch: pytest.M
 def test_a_time_later_than_now_is_refused(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clocks, "now", lambda: 45 * SECOND)
     with pytest.raises(ParameterError) as found:
-        counted(door, "listed", until=45.000001)
+        counting(door, "listed", until=45.000001)
     assert str(found.value).startswith(
         "until is 1970-01-01T00:00:45.000001Z, later than now, 1970-01-01T00:00:45Z: "
     )
-    assert counted(door, "listed", until="1970-01-01T00:00:45Z")
+    assert counting(door, "listed", until="1970-01-01T00:00:45Z")
 
 
 def test_in_a_stream_the_watermark_says_which_ticks_have_ended() -> None:
     with pytest.raises(ParameterError, match="until is for bounded input: in a stream the"):
-        counted("numbers", "listed", path="streaming", until=0)
+        counting("numbers", "listed", path="streaming", until=0)
     with pytest.raises(ParameterError, match="until is for bounded input"):
-        run_stream(counted("numbers", "listed", until=0), *ROWS, 100)
+        run_stream(counting("numbers", "listed", until=0), *ROWS, 100)
 
 
 def test_a_clock_without_an_end_ends_with_until() -> None:
-    endless = SlidingCount(
-        dp.ZCDP(0.5), TICK, 0, window=2, keys=["a"], value=itemgetter("n"), until=47
-    )
+    endless = counted(dp.ZCDP(0.5), tick=TICK, start=0, last=2, keys=["a"], until=47)
     assert [r.step for r in run(lambda p: p | feed(ROWS) | endless).releases] == [1, 2, 3, 4]
 
 
@@ -206,8 +191,8 @@ def test_counts_behind_one_bound_on_people_end_when_they_do() -> None:
 
     def built(until: Any) -> Any:
         members = {
-            "early": counted("numbers", "listed", entropy=entropy, until=until),
-            "late": counted("distinct", "listed", entropy=entropy),
+            "early": counting("numbers", "listed", entropy=entropy, until=until),
+            "late": counting("distinct", "listed", entropy=entropy),
         }
         return lambda p: tuple((p | feed(ROWS) | dp.BoundUsers(USERS, members)).values())
 
@@ -295,7 +280,7 @@ def test_the_streaming_path_says_that_all_ticks_are_written(
 ) -> None:
     words = command(log, "--path", "streaming", "--dry-run")
     assert "also those that have not ended" not in succeed(*words, main=ticks.main)
-    monkeypatch.setattr(clocks, "now", lambda: 45 * SECOND)
+    monkeypatch.setattr(sentence, "now", lambda: 45 * SECOND)
     out = succeed(*words, main=ticks.main)
     assert "warning: --path streaming takes the end of the files for the end of the clock: " in out
     assert "all 8 ticks are written, also those that have not ended (4 have)" in out

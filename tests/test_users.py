@@ -31,9 +31,8 @@ from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.rows.fields import person as rows_person
 from beam_dpcount.statistics.graph_counts import Degrees, Triangles
 from beam_dpcount.statistics.items import Items
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.ticks import TickNumbers
+from tests.sentences import counted
 
 KINDS: list[Any] = [*mechanisms.ALL, lambda horizon: KAry(horizon, subtraction=False)]
 every = pytest.mark.parametrize("kind", KINDS, ids=lambda k: getattr(k, "__name__", "KAry, plain"))
@@ -220,10 +219,10 @@ def test_windows_and_items_are_counters_too() -> None:
 
 def of_windows(kind: Any, ticks: int, window: int, **bound: Any) -> Any:
     """A count that starts anew in each window of so many ticks; a bound is for all of them."""
-    clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": ticks, "window": window}
-    clock |= {"metrics": [dp.Count()], "mechanism": kind, "keys": ["a"]}
+    clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": ticks, "restart": window}
+    clock |= {"mechanism": kind, "keys": ["a"]}
     users = dp.Users(lambda event: event["who"], **{"per_key": 1, **bound})
-    return lambda **more: TickAggregate(dp.ApproxDP(1.0, 1e-4), **clock | more, users=users)
+    return lambda **more: counted(dp.ApproxDP(1.0, 1e-4), **clock | more, users=users)
 
 
 @pytest.mark.parametrize("kind", [mechanisms.BinaryTree, mechanisms.TwoLevel, mechanisms.Simple1])
@@ -402,7 +401,7 @@ def test_users_by_a_field_are_shown_and_pickled() -> None:
     clock: dict[str, Any] = {"tick": 1, "start": 0, "horizon": 5, "keys": ["a"]}
     count = TickNumbers(dp.PureDP(1.0), **clock, value=lambda _: 1, users=users)
     assert "(field 'user')" in count.display_data()["users"]
-    inner = DistinctUsers(dp.PureDP(1.0), **clock, users=dp.Users("user", 1, per_key=1))
+    inner = counted(dp.PureDP(1.0), dp.People(), **clock, users=dp.Users("user", 1))
     dp.BoundUsers(users, {"people": inner})  # the same field is the same people
     with pytest.raises(ValueError, match="give both the same field or function"):
         dp.BoundUsers(dp.Users("device", 3, per_key=1), {"people": inner})

@@ -13,9 +13,9 @@ from apache_beam.transforms.window import GlobalWindow
 import beam_dpcount as dp
 from beam_dpcount.dofns.shards import ShardPlan
 from beam_dpcount.noise.entropy import SystemEntropy
-from beam_dpcount.transforms.aggregates import TickAggregate
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.aggregates import EXACT, m
+from tests.sentences import counted
 from tests.shards import bounded, streamed
 
 TICK, TICKS = 10, 4
@@ -24,14 +24,15 @@ SECRET = "0123456789abcdefghijklmnopqrstuvwxyz"
 Events = Sequence[tuple[str, int, float]]
 
 
-def aggregate(metrics: Sequence[Any], **options: Any) -> TickAggregate:
+def aggregate(metrics: Sequence[Any], **options: Any) -> Any:
     given: dict[str, Any] = {"keys": dp.SelectKeys(delta=1e-9, shards=1), "budget": EXACT}
-    return TickAggregate(tick=TICK, start=0, horizon=TICKS, metrics=metrics, **given | options)
+    given |= {"tick": TICK, "start": 0, "horizon": TICKS, **options}
+    return counted(what=metrics, **given)
 
 
 def plan_of(count: Any, **options: Any) -> Any:
     """What counts the shards of a transform, as it makes it."""
-    inner = count._ticks if isinstance(count, TickAggregate) else count
+    inner = getattr(count, "engine", count)
     given = {"fold": True, "entropy": SystemEntropy(), "shards": 1, "cap": 1, **options}
     given["cap"] = inner._change.largest(inner._unit)
     return inner._shard_plan(inner.selection, inner._clock, **given)

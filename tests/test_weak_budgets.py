@@ -14,9 +14,8 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.budget import budgets
 from beam_dpcount.budget.budgets import weakness
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
+from tests.sentences import counted
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.filterwarnings("always::beam_dpcount.errors.WeakBudgetWarning")
@@ -70,8 +69,7 @@ def _each(budget: Any) -> Iterator[Any]:
     yield lambda: dp.EdgeCount(budget, 10, 3)
     yield lambda: dp.CutGraph(budget, 10, 3)
     yield lambda: TickNumbers(budget, keys=["a"], **clock)
-    yield lambda: TickHistogram(budget, domain=["a"], **clock)
-    yield lambda: SlidingCount(budget, keys=["a"], window=2, **clock)
+    yield lambda: counted(budget, keys=["a"], last=2, **clock)
     yield lambda: dp.local.LocalMedian(budget, 4)
 
 

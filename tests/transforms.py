@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import beam_dpcount as dp
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
+from tests.sentences import counted
 
 BUDGET = dp.ZCDP(0.5)
 CLOCK: dict[str, Any] = {"tick": 10, "start": 0, "stop": 30}
@@ -29,13 +27,11 @@ KEYED: dict[str, Callable[..., Any]] = {
 }
 TICKS = {
     "TickCount": lambda **more: TickNumbers(BUDGET, **CLOCK, keys=["buy", "/home"], **more),
-    "TickHistogram": lambda **more: TickHistogram(BUDGET, **CLOCK, domain=["buy", "/home"], **more),
-    "TickAggregate": lambda **more: TickAggregate(
-        BUDGET, **CLOCK, keys=["buy", "/home"], metrics=[dp.Count()], **more
+    "sentence": lambda **more: counted(BUDGET, **CLOCK, keys=["buy", "/home"], **more),
+    "vectors": lambda **more: counted(
+        BUDGET, [dp.Count(), dp.Rate("n > 0")], **CLOCK, keys=["buy", "/home"], **more
     ),
-    "SlidingCount": lambda **more: SlidingCount(
-        BUDGET, **CLOCK, window=2, keys=["buy", "/home"], **more
-    ),
+    "last": lambda **more: counted(BUDGET, **CLOCK, last=2, keys=["buy", "/home"], **more),
 }
 OTHERS = {"LocalMedian": lambda **more: dp.local.LocalMedian(BUDGET, 4, **more)}
 ALL = {**KEYED, **TICKS, **OTHERS}

@@ -170,7 +170,7 @@ def selection(values: Values) -> SelectKeys:
 def check_people(values: Values) -> None:
     """Raise ParameterError if a bound on people lacks what it needs."""
     if values["user"] is None:
-        for name in (*_LIMITS, "gap", "per", "lateness"):
+        for name in (*_LIMITS, "gap", "per", "lateness", "changes"):
             if values.get(name) is not None:
                 raise refusal(
                     name,
@@ -178,7 +178,7 @@ def check_people(values: Values) -> None:
                     "without it one row is protected, and not a person",
                 )
         return
-    if values["per_user"] is None:
+    if values["per_user"] is None and not _counts_activity(values):
         raise refusal(
             "per_user",
             "{user} needs {per_user} K, the most rows of a person that count",
@@ -204,29 +204,23 @@ def check_people(values: Values) -> None:
         )
 
 
-def people(values: Values, by: Callable[[Any], Any], whole: bool = False) -> Users | None:
-    """Whom to protect; None: one row.
-
-    Args:
-      values: of the arguments.
-      by: finds whose a row is in what was read of it.
-      whole: by default as many rows of a person count in a key as in all; else as `per_key` says.
-    """
+def people(values: Values, by: Callable[[Any], Any]) -> Users | None:
+    """Whom to protect, as `by` finds them in what was read of a row; None: one row."""
     if values["user"] is None:
         return None
     for name in _LIMITS:
         if values[name] is not None:
             check_whole(name, values[name])
-    in_key = values["per_key"] if whole else per_key(values)
-    per, late = values.get("per"), values.get("lateness")
-    most = values["per_user"], values["max_keys"], in_key, values.get("gap")
-    return Users(by, *most, per=getattr(per, "text", "") or per, lateness=late)
+    events, keys, in_key = (values[name] for name in _LIMITS)
+    per = getattr(values.get("per"), "text", "") or values.get("per")
+    gap, late, changes = (values.get(name) for name in ("gap", "lateness", "changes"))
+    return Users(by, events, keys, in_key, gap, per=per, lateness=late, changes=changes)
 
 
-def per_key(values: Values) -> int:
-    """The most rows of a person in one key: as given, or else 1, unless all rows are of one key."""
-    default = values["per_user"] if values["key"] is None else 1
-    return int(default if values["per_key"] is None else values["per_key"])
+def _counts_activity(values: Values) -> bool:
+    """Whether people are bounded by how often they become active, or by keys in each period."""
+    by_keys = values.get("per") is not None and values["max_keys"] is not None
+    return by_keys or values.get("changes") is not None
 
 
 # Noise that replays repeat

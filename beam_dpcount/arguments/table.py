@@ -71,6 +71,8 @@ ROWS = parsed(
         count the numbers in this {column}; true is 1, and a missing one adds nothing
     where COLUMN=VALUE: condition, numbers files, one_of=value
         count the rows where the column has this text; default: every row counts 1
+    where COLUMN=VALUE: condition, sentence files, more
+        only rows count where the column has this text
     metrics: list, sentence fields
         what is counted (default: count): a list of texts such as METRICS, or of mappings:
         `metric`, and the arguments of that metric by their names, such as {"metric": "mean",
@@ -174,12 +176,14 @@ PEOPLE = parsed(
         bound each person anew in each period, such as 1d (with {zone}: local days), and protect one
         person's rows of any one of them, and not a person with all rows. So people count for years.
         Default: one bound over the whole clock, after which a person never counts again
+    changes W: whole, people ticks, example=4, more
+        of people who are active (people alone, at the last ticks): how often a person may become
+        active, or stop, in all; even. In place of {per_user}
     lateness TIME: duration, people ticks, example=1h, more
         with {per} and {path=}streaming: for how long after the end of its period a row may still
         count (default: one period)
     per_key J: whole, people, example=2
-        the most rows of a person in one key (default 1: people, each once a key; without {key},
-        as many as {per_user})
+        the most rows of a person in one key (default: as many as {per_user}; people count once)
     gap TIME: duration, people ticks, example=1h, more
         the least time between two rows of a person, as for {tick}; with several rows a key, a
         gap of many ticks takes much less noise; needs {late=}drop with {path=}streaming
@@ -214,9 +218,10 @@ COUNT = parsed(
         the sum of a key's rows in one tick is clipped to N times the largest value (default
         2^30, or less if 64 bits would not hold all sums, or noise would grow with it); with a
         lower one some mechanisms take longer clocks
-    late {fold,drop}: text, ticks run, default=fold, more
-        with {path=}streaming, rows that come after their tick was released: fold (default):
-        they count at the next one; drop: they do not count
+    late {fold,drop}: text, ticks run, more
+        with {path=}streaming, rows that come after their tick was released: fold: they count at
+        the next one; drop: they do not count. Default: drop where the count needs it, as with
+        {gap}, else fold
     on_reject {drop,raise}: text, elements rejects run, default=drop, more
         a value that is not a number counts 0; raise: stop instead, which shows that there is
         one

@@ -27,7 +27,6 @@ from beam_dpcount.budget.shares import (
 )
 from beam_dpcount.budget.spender import Spender, Unknown
 from beam_dpcount.budget.standing import ROUNDING, Standing
-from beam_dpcount.checks import ParameterError
 from beam_dpcount.errors import OverspentError
 
 _LOCK = threading.Lock()
@@ -52,8 +51,10 @@ class Ledger:
       account: the file of an account, as `beam-dpcount account FILE --create` makes it: what all
         runs over the same rows may cost together, of commands and pipelines. Each transform is
         charged there when it is applied, and refused if too little is left. Nothing is refunded:
-        not if the pipeline fails, nor if it is never run. A local path, as private as the account
-        of a command; the machine that builds the pipeline locks it.
+        not if the pipeline fails, nor if it is never run. **Run each pipeline object once**: a
+        second `pipeline.run()` draws new noise and is not charged, as the account does not learn
+        of it. A local path, as private as the account of a command; the machine that builds the
+        pipeline locks it.
       run: names this run in the account. Default: the run id of replayable noise, or nothing. A run
         that starts anew under the same name is charged anew, as its noise is new; with the same
         replayable noise it is refused, as nothing tells whether the rows are the same.
@@ -303,7 +304,6 @@ class Ledger:
         unit: str | None = None,
         *,
         periods: int | None = None,
-        age: int | None = None,
     ) -> float:
         """The epsilon that all shares together satisfy at this delta, rounded up.
 
@@ -322,17 +322,12 @@ class Ledger:
             Default: a period's if some claimed share protects one and none an event only; a
             person's if all protect one; else an event's.
           periods: for so many periods of one person together, whichever they are. Default: one.
-          age: is of transforms alone, `TickCount.epsilon_at(age=)`.
 
         Raises:
           ValueError: nothing holds for a person or a period, as some shares protect less; or for
             an event, as some of what is not claimed may yet protect people. Or delta is not above
             what keys take of it.
         """
-        if age is not None:
-            problem = "is of one clock, and shares may be of several"
-            remedy = "ask each transform: count.epsilon_at({age=}7)"
-            raise ParameterError("age", problem, remedy)
         return self.standing.epsilon_at(delta, claimed, unit, periods)
 
     def delta_for_keys(self, claimed: bool = True, unit: str | None = None) -> float:

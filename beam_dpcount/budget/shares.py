@@ -53,7 +53,6 @@ class Book(Protocol):
         unit: str | None = None,
         *,
         periods: int | None = None,
-        age: int | None = None,
     ) -> float: ...
 
     def _claim(

@@ -26,6 +26,9 @@ _format_warning = warnings.formatwarning
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
 
 
+READER_GONE = 128 + 13  # the status of a process that SIGPIPE ends
+
+
 def run_main(main: Main) -> None:
     """Run a command; an error that the user can fix takes one line on stderr, with exit status 2.
 
@@ -47,6 +50,9 @@ def run_main(main: Main) -> None:
         try:
             main(None)
             say([])
+        except BrokenPipeError as error:  # whoever reads has seen enough, as of any other tool
+            streams.unwritten(error)
+            sys.exit(READER_GONE)
         except (ValueError, TypeError, OSError, RuntimeError) as error:
             if os.environ.get("BEAM_DPCOUNT_TRACEBACK"):
                 raise

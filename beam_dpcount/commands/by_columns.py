@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from beam_dpcount.commands.files import tables
 from beam_dpcount.commands.files.columns import columns_of
-from beam_dpcount.commands.files.formats import InputFile, Source
+from beam_dpcount.commands.files.formats import InputFile, Source, Table
 from beam_dpcount.commands.progress import Progress
 from beam_dpcount.lanes.ticks import Series, TickLane
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
 
-_LABEL = "Count"  # of the transform in a pipeline, by which noise goes
+_LABEL = "Count/TickCount"  # of the engine in a pipeline, by which noise goes
 
 
 class ByColumns:
@@ -29,30 +28,43 @@ class ByColumns:
         self, task: Task, source: Source, files: Sequence[InputFile], transform: Any
     ) -> None:
         """Has the task take over what counts."""
-        self._source, self._files, self._count = source, files, transform
-        self._lane = TickLane(transform, _LABEL, task.options.memory)
+        self._source, self._files = source, files
+        self._engine = transform.numbers
+        self._lane = TickLane(self._engine, _LABEL, task.options.memory)
         task.use(transform)
 
     def write(self, output: tables.Output) -> None:
         """Where the releases go."""
-        self._target = tables.target_of(output)
+        self._target, self._table = tables.target_of(output), output.table
 
     def run(self, progress: Progress) -> int:
         """Counts; no row comes past a horizon."""
         for data in self._files:
-            for columns in columns_of(self._source, data, self._count):
+            for columns in columns_of(self._source, data, self._engine):
                 self._lane.add(columns)
         schema, batches = self._target.schema, []
         for series in self._lane.releases():
-            batches.append(_batch(series, schema))
+            batches.append(_batch(series, self._table, schema))
             Progress.releases(len(series.values))
         tables.write(self._target, pa.Table.from_batches(batches, schema))
         return 0
 
 
-def _batch(series: Series, schema: pa.Schema) -> pa.RecordBatch:
+class _Release(NamedTuple):
+    """A release of one number, as the table takes it; of `dofns.releases`, which imports Beam."""
+
+    key: str
+    step: int
+    timestamp: int
+    value: float
+    stddev: float
+    restart: int | None
+
+
+def _batch(series: Series, table: Table, schema: pa.Schema) -> pa.RecordBatch:
     """Releases as rows of the output."""
-    keys = pa.array([series.key], pa.string()).take(np.zeros(len(series.values), dtype=np.int64))
-    columns = (keys, np.array(series.steps), series.ends, series.values, series.stddevs)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
-    return pa.record_batch(arrays, schema=schema)
+    placed = zip(series.steps, series.ends, series.values, series.stddevs, strict=True)
+    releases = (_Release(series.key, *numbers, series.restart) for numbers in placed)
+    rows = [row for release in releases for row in table.rows(release, timed=True)]
+    columns = zip(schema.types, zip(*rows, strict=True), strict=True)
+    return pa.record_batch([pa.array(cells, kind) for kind, cells in columns], schema=schema)

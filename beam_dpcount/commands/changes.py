@@ -94,7 +94,7 @@ def _people(options: argparse.Namespace) -> dict[str, Any]:
     keys = events * items if given["max_keys"] is None else given["max_keys"]
     if options.ticks is not None and "keys" in options.given:  # there are no more
         keys = min(keys, options.given["keys"])
-    per_key = min(1 if given["per_key"] is None else given["per_key"], events)
+    per_key = min(events if given["per_key"] is None else given["per_key"], events)
     if options.ticks is None:  # after every element a key more or less changes nothing
         return {"events": min(events, keys * per_key), "per_key": per_key}
     return {"events": events, "keys": keys, "per_key": per_key}

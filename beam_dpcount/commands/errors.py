@@ -98,10 +98,6 @@ OWN = (
 _CHANGES: Changes = {
     "user": None,
     "per_user": {"help": "protect a person of whom at most K rows count, in all keys together"},
-    "per_key": {
-        "help": "the most rows of a person in one key (default 1; with {metric} or {view}: as many "
-        "as in all)"
-    },
     "mechanism": {
         "help": "as for the commands that count; default: the one of least largest error"
     },

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from beam_dpcount.arguments.metrics import metrics_of
+from beam_dpcount.statistics.metrics import Count, Sum
+
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
 
@@ -19,10 +22,18 @@ _ONE_BY_ONE: Sequence[tuple[str, Callable[[Any], bool]]] = (
     ("files elsewhere", lambda options: any("://" in path for path in options.input)),
     ("--select-keys", lambda options: options.select_keys),
     ("--separator", lambda options: options.separator is not None),
-    ("--metric", lambda options: bool(options.metric)),
+    ("--metric", lambda options: not _is_one_number(options)),
     ("--view", lambda options: bool(options.view)),
     ("--zone", lambda options: options.zone is not None),
 )
+
+
+def _is_one_number(options: Any) -> bool:
+    """Whether a count of rows, or a sum of all of them, is asked for."""
+    first, *more = metrics_of(options.metric)
+    if more or type(first) not in (Count, Sum):
+        return False
+    return options.where is None or type(first) is Count
 
 
 def lane_of(task: Task, flags: Sequence[str], names: Collection[str]) -> Any:

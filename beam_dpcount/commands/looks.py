@@ -11,7 +11,6 @@ import difflib
 import re
 import sys
 from collections import Counter as Tally
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -20,13 +19,11 @@ from typing import TYPE_CHECKING, Any
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
-from beam_dpcount.arguments import groups
 from beam_dpcount.commands.app import say
 from beam_dpcount.commands.files.formats import Event, InputError, Source
 from beam_dpcount.commands.files.read import all_events
-from beam_dpcount.commands.report import many
+from beam_dpcount.commands.report import many, most_rows
 from beam_dpcount.counters.clock import UNLISTED
-from beam_dpcount.errors import NotANumberError
 from beam_dpcount.times import is_number
 
 if TYPE_CHECKING:
@@ -147,7 +144,7 @@ class _Rows:
         self.listed = task.listed()
         self.number = self.counted = self.nobody = self.beyond = 0
         self.open = 0  # rows in ticks that have not ended
-        self._is_open = getattr(transform, "lies_in_open_tick", lambda _: False)
+        self._is_open = getattr(task.engine, "lies_in_open_tick", lambda _: False)
         self.keys: Tally[str] = Tally()
         self.names: Tally[str] = Tally()
         self.problems: Tally[str] = Tally()
@@ -179,8 +176,7 @@ class _Rows:
         if micros is not None and self._is_open(micros):
             self.open += 1
             return
-        element = (key, event)
-        split = [element] if task.split is None else list(task.split(element))
+        split = task.keys_of((key, event))
         if not split:
             self.problems[UNLISTED] += 1
         reasons = [self._transform.problem(one, micros) for one in split]
@@ -272,7 +268,7 @@ def _times(task: Task, rows: _Rows, transform: Any, parse: _Parse, found: Found)
                 "its end"
             )
         if clock is not None and rows.open:
-            _open_ticks(rows, transform.cutoff, found)
+            _open_ticks(rows, task.engine.cutoff, found)
         if 2 * (before + after) <= len(rows.micros):
             return
         where = "the years 1990 to 2100" if clock is None else "the clock"
@@ -353,9 +349,10 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
     if not events:
         return
     if (beyond := task.beyond_bounds(events)) is not None:
+        limit = f"--per-user {options.per_user:,}" if options.per_user else most_rows(options)
         found.facts.append(
             f"{len({person for person, *_ in events} - {''}):,} people; the limit on each "
-            f"(--per-user {options.per_user:,}) leaves out {many(beyond, 'row')} "
+            f"({limit}) leaves out {many(beyond, 'row')} "
             f"({beyond / len(events):.1%}), those without a person among them"
         )
         if 2 * beyond > len(events):
@@ -375,7 +372,7 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
         transform,
         events=[options.per_user],
         keys=[options.max_keys],
-        per_key=[groups.per_key(vars(options))],
+        per_key=[options.per_key],
         gap=[gap],
     )
     row, left = suggested.best, suggested.events - suggested.best.kept_events
@@ -393,22 +390,12 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
 
 def _ticks(task: Any, rows: _Rows, found: Found) -> None:
     """What a tick has beyond --max-per-tick."""
-    counter, clock = task.counts_with, task.grid
-    sums: dict[tuple[str, int], int] = defaultdict(int)
-    for _, key, micros, value in rows.events:
-        if isinstance(value, dict):
-            sums[key, clock.tick_of(micros)] += 1
-            continue
-        try:
-            sums[key, clock.tick_of(micros)] += int(counter.quantise(value))
-        except NotANumberError:
-            continue
-    most = counter.change.most if counter.dimension else counter.change.largest(counter.unit)
-    unit = 1 if counter.dimension else counter.unit
-    clipped = sum(abs(total) > most for total in sums.values())
+    clock = task.grid
+    rows_of = Tally((key, clock.tick_of(micros)) for _, key, micros, _ in rows.events)
+    clipped = sum(n > task.most for n in rows_of.values())
     if clipped:
         found.facts.append(
-            f"{clipped:,} ticks of keys are clipped to {most * unit:,.10g} (--max-per-tick)"
+            f"{clipped:,} ticks of keys have more than {task.most:,} rows (--max-per-tick)"
         )
 
 

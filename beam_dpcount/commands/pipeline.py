@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import beam_dpcount as dp
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.app import explain
-from beam_dpcount.commands.files.formats import Event, InputError, InputFile, Source
+from beam_dpcount.commands.files.formats import InputError, InputFile, Source
 from beam_dpcount.commands.files.read import ReadEvents
 from beam_dpcount.commands.files.tables import Output, Target, schema_of
 from beam_dpcount.commands.files.write import WriteRows, WriteTable
@@ -54,9 +54,6 @@ class Pipeline:
         self._options, self._timed = options, source.timestamp is not None
         _check_timers(task, self._runner)
         events: Any = self._pipeline | "Read" >> ReadEvents(source, files)
-        if task.split is not None:
-            split = beam.FlatMap(task.split).with_output_types(tuple[str, Event])
-            events |= "SplitKeys" >> split
         releases = events | "Count" >> transform
         task.use(transform)
         if options.rejected:

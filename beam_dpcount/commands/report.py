@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import beam_dpcount as dp
-from beam_dpcount.arguments import groups
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.people import period_name, remaining
 from beam_dpcount.times import every
@@ -192,7 +191,12 @@ def period(options: argparse.Namespace) -> str:
 
 def most_rows(options: argparse.Namespace, of: str = " of a person") -> str:
     """How many rows of a person count."""
-    per_key, each = groups.per_key(vars(options)), period(options)
+    if getattr(options, "changes", None) is not None:
+        return f"at most {options.changes:,} changes of a person's activity"
+    if options.per_user is None:
+        return f"all rows in each {period(options)}, in at most {many(options.max_keys, 'key')}"
+    per_key = options.per_user if options.per_key is None else options.per_key
+    each = period(options)
     each = (f" and {each}" if of else f" in each {each}") if each else ""
     limits = [f"{many(options.per_user, 'row')}{of}{each}", f"{per_key:,} a key"]
     if options.max_keys is not None:
@@ -238,7 +242,7 @@ def of_people(options: argparse.Namespace, steps: bool) -> list[str]:
 
 def _fading(options: argparse.Namespace, steps: bool) -> list[str]:
     """A note on how little of people who come back counts, under one bound over the whole clock."""
-    if steps or options.per is not None:
+    if steps or options.per is not None or options.per_user is None:
         return []
     shares = (f"{remaining(options.per_user, 1, days):.0%}" for days in (30, 90, 360))
     first, third, twelfth = shares
@@ -252,6 +256,8 @@ def _fading(options: argparse.Namespace, steps: bool) -> list[str]:
 def _limits_above_all(options: argparse.Namespace) -> list[str]:
     """Notes on limits of a person that are above the one on all rows, and so limit nothing."""
     most = options.per_user
+    if most is None:
+        return []
     return [
         f"note: of a person {many(most, 'row')} count{'s' * (most == 1)} in all (--per-user "
         f"{most:,}), so that {name} {given:,} is the same as {name} {most:,}"

@@ -103,6 +103,8 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     warn([*past, *missing, *_of_truth(options)])
     try:
         say([*outputs(task), *(task.statements() if verbose else summary.lines(task))])
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise InputError(f"{error}; the counts are complete: {task.where}") from None
 

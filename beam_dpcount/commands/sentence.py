@@ -1,10 +1,10 @@
-"""`ticks` with --metric, --view or --zone: metrics and views of a clock, under one budget."""
+"""What `ticks` does: metrics and views of a clock, under one budget."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -22,23 +22,27 @@ from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import STDDEVS, Running
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError
-from beam_dpcount.commands.report import LEVEL, Estimate, many
-from beam_dpcount.commands.running_ticks import RunningTicks, SplitCells, SplitKeys
-from beam_dpcount.commands.task import described
+from beam_dpcount.commands.report import LEVEL, Estimate, many, rule_of_thumb, table
+from beam_dpcount.commands.task import Listed, described
 from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable
+from beam_dpcount.commands.tick_task import TickTask
 from beam_dpcount.commands.truth import Truth
 from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
 from beam_dpcount.counters.clock import now
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Seen
+from beam_dpcount.counters.selection import Selection
+from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.entropy import SystemEntropy
+from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.plans.columns import columns_of
+from beam_dpcount.plans.losses import together_of
+from beam_dpcount.plans.sentence import Part, TickCountPlan
 from beam_dpcount.statistics.metrics import Metric, People
 from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.times import every
-from beam_dpcount.transforms.columns import columns_of
-from beam_dpcount.transforms.sentence import Part, TickCount
-from beam_dpcount.transforms.views import ViewVectors
 
 _ERRORS = (
     "how far off {names} may be depends on how many rows there are: each release has its interval "
@@ -46,10 +50,13 @@ _ERRORS = (
 )
 
 
-class Sentence(RunningTicks):
+class Sentence(TickTask):
     """Of rows at the ticks of a public clock: metrics and views."""
 
-    names = select.NAMES | {"ticks": "horizon"}
+    remedies: Mapping[str, str] = {
+        "max_items": "give each --metric a run of its own, or --user, of whom each key is a row"
+    }
+    reads: KeysOf | None = None  # the keys of a cell that holds several
 
     @cached_property
     def metrics(self) -> list[Metric]:
@@ -66,22 +73,27 @@ class Sentence(RunningTicks):
                 raise InputError(
                     "--metric people needs --user COLUMN and --per-user K, which say who they are"
                 )
-        for name in ("value", "unit", "bounds"):
-            if name in options.given:
-                text = "'sum(COLUMN, LOW, HIGH, unit=U)'"
-                raise InputError(
-                    f"{opt.option(name)} is of a plain running sum: give --metric {text} in its "
-                    "place, beside --metric, --view and --zone"
-                )
-        if options.separator is not None and options.user is None:
+        super().check()
+
+    def _check_keys(self) -> None:
+        options = self.options
+        which = ("keys", "keys_file", "select_keys", "separator")
+        given = [name for name in which if getattr(options, name) not in (None, False)]
+        if options.key is None and given:
             raise InputError(
-                "--separator with --metric, --view or --zone needs --user: leave it out, or count "
-                "rows so far, without these three"
+                f"{opt.option(given[0])} needs --key COLUMN, which has the keys; without --key all "
+                "rows are one count"
             )
-        groups.check_people(vars(options))
-        groups.check_select(vars(options))
+        if options.key is not None and given in ([], ["separator"]):
+            raise InputError(
+                f"--key {options.key} needs the keys: give --keys KEY ... or --keys-file FILE if "
+                "they are public, or --select-keys; without --key all rows are one count"
+            )
 
     def source(self) -> formats.Source:
+        if self.by_columns:
+            (field, *_) = *self._columns, None
+            return self.read(*formats.counted(field, self.options.where), per_tick=True)
         measure = FieldsOfRow(tuple(self._columns), self._numbers, self.options.where)
         return self.read(measure.columns, measure, per_tick=True)
 
@@ -106,11 +118,12 @@ class Sentence(RunningTicks):
             plot_keys.check_listed(options, self.keys)
         entropy = opt.entropy_of(options, ([*map(opt.real_path, places.paths)], self.keys))
         most = opt.most_items(options, "--keys", self.keys or None)
+        how: dict[str, Any] = {"value": formats.value_of}
+        by: Callable[[Any], str] = formats.person_of
         if options.separator is not None:
-            kind: Any = SplitKeys if self.keys else SplitCells
-            known = (self.keys,) if self.keys else ()
-            self.split = kind(*known, options.separator, most)
-        people = groups.people(values, formats.person_of, whole=True)
+            self.reads = KeysOf(options.separator)
+            how, by = {"key": self.reads, "value": _value_of, "max_items": most}, _person_of
+        people = groups.people(values, by)
         if people is not None and options.per_key is None:  # for what is said of people
             alone = all(isinstance(metric, People) for metric in self.metrics)
             options.per_key = 1 if alone else options.per_user
@@ -120,27 +133,36 @@ class Sentence(RunningTicks):
             until = Fraction(now(), 10**6)
         self.views = views_of(options.view, clock)
         keys: Any = self.keys or groups.selection(values)
-        self.count: Any = TickCount(
+        self.count: Any = self._kind(
             self.given,
             self.views,
             self.metrics,
             keys=dp.TOTAL if options.key is None else keys,
             users=people,
             until=until,
-            value=formats.value_of,
             entropy=entropy,
+            **how,
             **{
                 name: values[name]
                 for name in ("mechanism", "relation", "max_per_tick", "late", "path")
             },
         )
+        self.use(self.count)
         return self.count
+
+    @property
+    def _kind(self) -> type[TickCountPlan]:
+        """The class of what counts."""
+        if self.by_columns:
+            return TickCountPlan
+        from beam_dpcount.transforms.sentence import TickCount  # here: it imports Beam
+
+        return TickCount
 
     @property
     def most(self) -> int:
         """The most rows of a key and tick that count."""
-        change: Any = self.counter.change
-        return int(change.most)
+        return int(self.counts_with.change.most)
 
     @property
     def parts(self) -> Sequence[Part]:
@@ -148,7 +170,7 @@ class Sentence(RunningTicks):
         parts: Sequence[Part] = self.count._parts
         return parts
 
-    def use(self, transform: TickCount) -> None:
+    def use(self, transform: TickCountPlan) -> None:
         self.counter = self.parts[0].engine.counter
         self.entropy = transform.entropy or SystemEntropy()
 
@@ -162,10 +184,82 @@ class Sentence(RunningTicks):
         spenders = [CounterSpender(part.engine.counter, *how) for part in self.parts]
         return spenders[0] if len(spenders) == 1 else JoinedSpender(spenders)
 
+    @property
+    def selection(self) -> Selection | None:
+        """When keys are shown, in what is in use; None where they are listed."""
+        found: Selection | None = self.engine.selection
+        return found
+
+    @property
+    def _lists_keys(self) -> bool:
+        """Whether rows of other keys are left out."""
+        return self.options.key is not None and self.selection is None
+
+    def keys_of(self, element: Any) -> list[Any]:
+        if self.reads is None:
+            return [element]
+        return [(key, element[1]) for key, _ in self.count.each_key(element)]
+
+    # What is guaranteed
+
     def budget(self) -> str:
-        return str(self.given) if self.selection is None else super().budget()
+        if self.selection is None:
+            return str(self.given)
+        return select.budget_in_words(self.given, self.selection)
+
+    def covers(self) -> str:
+        if self.options.key is None:
+            return ""
+        return f"of all keys{', and which keys have any,' if self.selection else ''} "
+
+    def public(self) -> str:
+        if self.options.key is None:
+            return "the clock, and with it the number and times of the releases."
+        if self.selection is None:
+            return self.known
+        return "the clock, and which private counts show a key, but not which keys there are."
 
     # What is written
+
+    def listed(self) -> Listed | None:
+        if not self.keys or self.options.key is None:
+            return None
+        reads = self.reads
+
+        def keys(key: str, _: formats.Event) -> list[str]:
+            return [key] if reads is None else reads((key, None))
+
+        return Listed("--keys", self.keys, keys, self.options.max_items)
+
+    def written(self) -> str:
+        keys = len(self.keys) if self.selection is None else self._shown
+        if keys is None:
+            return f"{super().written()} ({self._ticks()})"
+        shown = "" if self.selection is None else " shown"
+        return f"{super().written()} ({many(keys, 'key')}{shown}, {self._ticks()})"
+
+    @cached_property
+    def _shown(self) -> int | None:
+        """How many keys were written, as whoever has the file can tell; None where it is afar."""
+        try:
+            return self.output.written_keys()
+        except InputError:
+            return None
+
+    @property
+    def releases_nothing(self) -> bool:
+        return self.options.path != "streaming" and not self.count.ticks_released
+
+    @property
+    def ticks_released(self) -> int | None:
+        return None if self.options.path == "streaming" else self.count.ticks_released
+
+    def findings(self) -> list[str]:
+        if self.releases_nothing:
+            return ["no tick has ended yet, so none is written: run again once one has"]
+        if self.selection is None or self._shown != 0:
+            return []
+        return ["no key was shown: the private count of none was high enough"]
 
     def table(self) -> formats.Table:
         columns = columns_of(self.count)
@@ -189,6 +283,7 @@ class Sentence(RunningTicks):
         ] * bool(self._columns)
         lines += report.of_people(options, self.people_are_public)
         lines += self._of_periods()
+        lines += self._norms()
         if len(self.views) > 1:
             lines.append(
                 "note: the views share the budget in equal parts; people are bounded in each alone"
@@ -200,13 +295,114 @@ class Sentence(RunningTicks):
             lines.append(report.unchecked(f"texts that {named[0]} are", "their"))
         if options.key is not None and selection is None:
             lines.append(report.unchecked("keys are", "their", self.keys))
+        return [*lines, *self._notes_on_times()]
+
+    def _norms(self) -> list[str]:
+        """How much one person changes, and limits on people that leave rows out for nothing."""
+        if self.options.user is None:
+            return []
+        norms = ", ".join(f"{part.engine.counter.l2_sensitivity:.3g}" for part in self.parts)
+        lines = [f"note: noise is for a person who changes all sums together by {norms} (L2 norm)"]
+        return [*lines, *self._useless_limits()]
+
+    def _of_periods(self) -> list[str]:
+        """A note on what several periods of one person cost together."""
+        if self.options.per is None:
+            return []
+        said = together_of([part.engine for part in self.parts])
+        return [f"note: the budget is for one {report.period(self.options)} of a person: {said}"]
+
+    def _useless_limits(self) -> list[str]:
+        options, counter = self.options, self.counter
+        change = counter.change
+        if len(self.parts) > 1 or options.per_user is None or not isinstance(change, UserChange):
+            return []
+        lines, most = [], change.total(counter.mechanism)
+        if most < options.per_user:
+            if most == change.keys * change.per_key:
+                why, remedy = f"{many(change.keys, 'key')}, {change.per_key:,} a key", "--per-key"
+            else:
+                why, remedy = f"{self._ticks()}, {change.gap:,} apart", "--horizon"
+            lines.append(
+                f"note: in {why}, no more than {many(most, 'row')} of a person can count: for "
+                f"--per-user {options.per_user:,} give a larger {remedy}"
+            )
+        if options.gap is not None and self._same_without_gap(change):
+            why = "give a longer one"
+            if not change.gap:
+                why = "it is shorter than a tick"
+            elif change.per_key == 1:
+                why = "a person has one row a key, and each key noise of its own"
+            elif isinstance(counter.law, DiscreteLaplace):
+                why = "Laplace noise, which is taken here, goes by the number of rows alone"
+            lines.append(
+                f"note: --gap leaves rows out, and makes no noise smaller: {why}; leave it out "
+                "where nothing else needs it"
+            )
+        return lines
+
+    def _same_without_gap(self, change: UserChange) -> bool:
+        counter, every = self.counter, replace(change, gap=0)
+        without = dp.calibrate(counter.mechanism, counter.budget, every, unit=counter.unit)
+        return bool(without.law == counter.law)
+
+    def _notes_on_times(self) -> list[str]:
+        """What is said of rows' times, the clock and how many releases there are."""
+        options = self.options
         zone = f"{options.zone} (--zone)" if options.zone else f"{options.timezone} (--timezone)"
-        return [*lines, *self._notes_on_times(zone)]
+        fit = f"--timestamp-format {options.timestamp_format}"
+        lines = [f"note: rows whose times do not fit {fit} count nothing (--check says how many)"]
+        given = [options.start, options.stop, options.until]
+        if any(isinstance(text, str) and text and times.lacks_offset(text) for text in given):
+            lines.append(f"note: times without an offset are taken as {zone}")
+        if options.path == "streaming" and (options.secret_env or options.secret_file):
+            uncovered = "a replay in which other rows are late is not covered"
+            lines.append(f"note: {uncovered} (docs/reliability.md)")
+        lines += self._not_ended()
+        if self.selection is not None:
+            return [*lines, f"{self._ticks()}; how many keys are shown depends on their counts"]
+        size = f"{many(len(self.keys), 'key')} x {self._ticks()}"
+        releases = many(len(self.keys) * self.count.ticks_released, "release")
+        return [*lines, f"{size} = {releases}"]
+
+    def outlook(self) -> list[str]:
+        return select.outlook(self.selection) if self.selection is not None else []
 
     def _not_ended(self) -> list[str]:
-        if self.count.ticks_left and self.grid.steps > 1 and self._is_endless:
+        """A note on ticks that are not released because they have not ended."""
+        left, open_ticks = self.count.ticks_left, self.engine.ticks_open
+        if left and self.steps > 1 and self._is_endless:
             return [f"note: ticks that have ended by {self.engine.cutoff} (--until) are written"]
-        return super()._not_ended()
+        if self.options.path == "streaming" and open_ticks:
+            ticks = self.steps
+            return [
+                "warning: --path streaming takes the end of the files for the end of the clock: "
+                f"all {many(ticks, 'tick')} are written, also those that have not ended "
+                f"({ticks - open_ticks:,} have); leave it out to write only those that have"
+            ]
+        if not left:
+            return []
+        notes = [
+            f"warning: {left:,} of {many(self.steps, 'tick')} have not ended by "
+            f"{self.engine.cutoff} (--until): they are not written, but charged"
+        ]
+        if self.options.secret_env is not None or self.options.secret_file is not None:
+            notes.append(
+                "note: a later run over the same rows repeats these ticks and adds those that have "
+                "ended since, at no cost"
+            )
+        return notes
+
+    @property
+    def counts_with(self) -> Any:
+        """The calibrated counter."""
+        return self.engine.counter
+
+    @property
+    def grid(self) -> Grid:
+        """All ticks of the clock."""
+        grid: Grid = self.engine.clock
+        return grid
 
     @property
     def engine(self) -> Any:
@@ -230,10 +426,9 @@ class Sentence(RunningTicks):
     def estimate(self) -> Estimate:
         options = self.options
         selected = self.selection is not None
-        lists = options.key is not None and not selected
         beyond = f"what a key has beyond {self.most:,} rows a tick (--max-per-tick)"
         left_out = [
-            f"rows that are outside the clock{', of other keys' * lists} or unreadable",
+            f"rows that are outside the clock{', of other keys' * self._lists_keys} or unreadable",
             *([select.HIDDEN] if selected else []),
             beyond,
         ]
@@ -244,11 +439,14 @@ class Sentence(RunningTicks):
         if options.separator is not None:
             left_out.append(f"keys of a cell beyond its first {options.max_items:,} (--max-items)")
         if options.path == "streaming":
-            until = "" if options.late == "drop" else ", until the next tick"
-            left_out.append(f"late rows{until} (--late {options.late})")
+            late = self.engine._late
+            until = "" if late == "drop" else ", until the next tick"
+            left_out.append(f"late rows{until} (--late {late})")
         views = " and ".join(view.name for view in self.views)
         what = f"the same number of the rows within the clock ({views})"
-        of, chosen = (" of a key named beforehand", select.CHOSEN) if selected else ("", "")
+        of, chosen = "", ""
+        if selected:
+            of, chosen = " of a key named beforehand (shown or not)", select.CHOSEN
         made = Estimate(what, views, left_out, of, chosen)
         if options.max_per_tick is None:
             made = replace(made, unlikely=beyond)
@@ -261,14 +459,28 @@ class Sentence(RunningTicks):
             lines.append(_ERRORS.format(names=", ".join(unknown)))
         names = dict.fromkeys(part.engine.counter.mechanism.name for part in self.parts)
         how = f"{' and '.join(names)}, {self.drawn_by} noise"
-        said = f"Error to expect ({how}): {'; '.join(lines)}."
+        if largest := self._largest():
+            lines.append(f"{largest} with probability 95 %")
+        said = f"Error to expect{estimate.of} ({how}): {'; '.join(lines)}."
         return f"{said} {estimate.remark}".rstrip()
 
+    def _largest(self) -> str:
+        """How large the errors of all releases of one number so far are; empty for all others."""
+        counter, (view, *more) = self.counts_with, self.views
+        if more or not isinstance(view, dp.Clock) or not self.engine.is_number:
+            return ""
+        releases, keys = many(len(self.keys) * self.steps, "release"), len(self.keys)
+        if self.selection is not None:
+            releases, keys = f"{many(self.steps, 'release')} of such a key", 1
+        return f"the largest error of all {releases} below {dp.largest_error(counter, keys):.3g}"
+
     def error(self) -> str:
-        lines = [f"{name} is within {half:.3g}" for name, (half, _) in self._halves().items()]
+        of = self.estimate().of
+        lines = [f"{name}{of} is within {half:.3g}" for name, (half, _) in self._halves().items()]
         unknown = self._unknown()
         if unknown:
             lines.append(f"{', '.join(unknown)}: see the interval of each release")
+        lines += filter(None, [self._largest()])
         chosen = " The first releases of a shown key are too high." * (self.selection is not None)
         return f"{', '.join(lines)}.{chosen}"
 
@@ -296,6 +508,8 @@ class Sentence(RunningTicks):
         for part in self.parts:
             counter = part.engine.counter
             lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")
+            if part.engine.is_number:
+                lines += [table(counter), rule_of_thumb(counter), ""]
         return lines
 
     def mechanism(self) -> Mapping[str, object]:
@@ -357,7 +571,7 @@ class Sentence(RunningTicks):
             beyond += not taken
         return beyond
 
-    def row_counts(self, transform: TickCount, element: object, micros: int | None) -> bool:
+    def row_counts(self, transform: Any, element: object, micros: int | None) -> bool:
         # What is wrong with it for one metric may be right for another.
         return bool(transform.check_row(element, micros).names)
 
@@ -409,7 +623,7 @@ class Sentence(RunningTicks):
         choice = [f"Drawn: {self._drawn}; {', '.join(others)} are in the data."] if others else []
         return Running(
             title=title,
-            covers="Band: the 95 % interval of each release by itself, or wider.",
+            covers=f"Band: the 95 % interval of each release{estimate.of} by itself, or wider.",
             remark=estimate.remark,
             choice=choice,
             keys=set(columns["key"]),
@@ -426,16 +640,35 @@ class Sentence(RunningTicks):
         columns, view, grid = self._rows_drawn(), self.views[0], self.grid
         pure = isinstance(self.given, PureDP)
         metric = self.metrics[0].planned(pure)
-        truth, last = Truth(metric, view, self.count.ticks_released), self.count.ticks_released
+        last = self.count.ticks_released
+        truth = Truth(metric, view, last, self.most)
         for element in events:
             step = grid.tick_of(element.timestamp.micros)
-            for key, event in (element.value,) if self.split is None else self.split(element.value):
+            for key, event in self.keys_of(element.value):
                 if 0 < step <= last and event.value is not None:
                     truth.add(key, step, event)
         found: dict[str, list[float]] = {key: [] for key in dict.fromkeys(columns["key"])}
         for key, step in zip(columns["key"], columns["step"], strict=True):
             found[key].append(truth.at(key, step))
         return found
+
+
+class KeysOf:
+    """The keys of a row whose cell holds several; it goes to the workers."""
+
+    def __init__(self, separator: str) -> None:
+        self._separator = separator
+
+    def __call__(self, element: tuple[str, object]) -> list[str]:
+        return element[0].split(self._separator)
+
+
+def _value_of(element: tuple[str, formats.Event]) -> object:
+    return element[1].value
+
+
+def _person_of(element: tuple[str, formats.Event]) -> str:
+    return element[1].person
 
 
 _ENDS = ("", "_low", "_high")
@@ -450,7 +683,7 @@ def half_widths(counter: Counter) -> float:
 def largest_stddevs(part: Part) -> dict[str, float]:
     """The largest standard deviations of a part's columns, where they are public."""
     engine = part.engine
-    if not isinstance(engine, ViewVectors):
+    if engine.is_number:
         return {part.names[0]: math.sqrt(engine.counter.max_variance())}
     columns = engine.expected((), None).columns
     named = zip(part.names, columns, strict=False)

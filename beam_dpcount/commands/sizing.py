@@ -16,10 +16,11 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, many
+from beam_dpcount.plans.sentence import Part
 from beam_dpcount.statistics.metrics import Metric, People, Sum
 from beam_dpcount.transforms.expected import ExpectedColumn
-from beam_dpcount.transforms.sentence import Part, TickCount
-from beam_dpcount.transforms.views import ViewVectors
+from beam_dpcount.transforms.sentence import TickCount
+from beam_dpcount.transforms.vectors import TickVectors
 
 _MOST = 10**7  # rows that are tried
 _LARGEST = 1e6  # no budget beyond it is tried
@@ -198,7 +199,7 @@ def _least(enough: Callable[[float], bool], most: float) -> float | None:
 def _columns(part: Part, events: Sequence[Event], users: dp.Users | None) -> Columns:
     """What would be said of these events, with the noise of a part."""
     engine = part.engine
-    if isinstance(engine, ViewVectors):
+    if isinstance(engine, TickVectors):
         return engine.expected(events, None).columns
     (metric,) = part.metrics
     bound = None if users is None else users.bound()

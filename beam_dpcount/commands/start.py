@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
+from typing import Protocol
 
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.app import Main
 from beam_dpcount.commands.files.streams import notes_aside
+from beam_dpcount.commands.options import Parser
 from beam_dpcount.commands.task import Task
 
 
-def command(task: type[Task]) -> Main:
+class Command(Protocol):
+    """A class of tasks."""
+
+    def parser(self) -> Parser: ...
+
+    def of(self, options: argparse.Namespace) -> Task: ...
+
+
+def command(task: Command) -> Main:
     """The function that runs a task on a command line."""
 
     def main(argv: Sequence[str] | None = None) -> None:

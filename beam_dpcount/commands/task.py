@@ -88,7 +88,6 @@ class Task(ABC):
     people_are_public: ClassVar[bool] = True  # whose the rows are
     remedies: Mapping[str, str] = {}  # by parameters of the library, in words of the command
     names: ClassVar[Mapping[str, str]] = {}  # of options, by parameters that are called otherwise
-    split: Callable[[Any], Iterable[Any]] | None = None  # from an event to several
     counter: Counter  # of the path in use, once the transform is applied
     entropy: Entropy  # where its noise comes from, likewise
     output: Output  # what is written, to be read back
@@ -213,6 +212,15 @@ class Task(ABC):
 
         None: `suggest_bounds` says it.
         """
+        return None
+
+    def keys_of(self, element: Any) -> list[Any]:
+        """(key, event) for each key of a row."""
+        return [element]
+
+    @property
+    def engine(self) -> Any:
+        """What counts, for what is looked at of a clock."""
         return None
 
     def row_counts(self, transform: Any, element: Any, micros: int | None) -> bool | None:

@@ -1,11 +1,12 @@
-"""Private running counts of an event log, one series per key, a release at every tick of a clock.
+"""Private numbers of an event log at the ticks of a clock: counts, sums, means, people, rates.
 
 Reads CSV, JSON lines or Parquet, and counts the rows of each given key whose times lie within the
-clock; writes one private count for every key and tick: key, step, timestamp (the end of the tick),
-value, stddev. The keys and the clock are public, and given here. That a row is there at all is
-protected, and so are its time, its key and what it counts: rows with other keys, or outside the
-clock, leave no trace in the output. With --select-keys no keys are given, and which ones there are
-is protected too: a key is written from the tick on at which its own private count is high enough.
+clock; writes a row for every key and tick: key, step, start and timestamp (the end of the tick),
+and for each --metric in each --view its value, standard deviation and 95 % interval. The keys and
+the clock are public, and given here. That a row is there at all is protected, and so are its time,
+its key and what it counts: rows with other keys, or outside the clock, leave no trace in the
+output. With --select-keys no keys are given, and which ones there are is protected too: a key is
+written from the tick on at which its own private count is high enough.
 
 An empty cell is a key like others: give '' to count it. A row that cannot be read (a time in
 another format, a null key, a line with an open quote or too few cells) counts nothing and leaves no
@@ -17,13 +18,13 @@ from __future__ import annotations
 
 import argparse
 
-from beam_dpcount.commands.running_ticks import RunningTicks
 from beam_dpcount.commands.start import command
 from beam_dpcount.commands.task import Task
+from beam_dpcount.commands.tick_task import TickTask
 
 
-class Ticks(RunningTicks):
-    """Of rows at the ticks of a public clock: one running count, or metrics and views of it."""
+class Ticks(TickTask):
+    """Of rows at the ticks of a public clock."""
 
     example = r"""
     beam-dpcount ticks --input out/demo/events.csv --key page \
@@ -34,11 +35,9 @@ class Ticks(RunningTicks):
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Task:
-        if not (options.metric or options.view or options.zone):
-            return cls(options)
-        from beam_dpcount.commands.sentence import Sentence  # here: it imports Beam
+        from beam_dpcount.commands import sentence  # here: --help does not need it
 
-        return Sentence(options)
+        return sentence.Sentence(options)
 
 
 main = command(Ticks)

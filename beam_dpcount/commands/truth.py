@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -13,7 +14,6 @@ from beam_dpcount.commands.files.formats import Event, Places
 from beam_dpcount.commands.report import LEVEL
 from beam_dpcount.counters.clock import Clock, Last, Restart, View
 from beam_dpcount.counters.counter import Counter
-from beam_dpcount.counters.grid import Grid
 from beam_dpcount.statistics.metrics import Metric, People
 from beam_dpcount.statistics.metrics.base import Errors
 
@@ -39,35 +39,6 @@ def of_elements(
     return truth
 
 
-def of_ticks(
-    events: Iterable[Any],
-    split: Callable[[Any], Iterable[Any]] | None,
-    counter: Counter,
-    clock: Grid,
-    columns: Mapping[str, Sequence[Any]],
-) -> dict[str, list[float]]:
-    """The running count of a key at each of its releases, which are the rows of `columns`.
-
-    It clips the sum of each tick, as the counter does. It does not bound a person's events.
-    """
-    step_at = clock.steps_from(clock.start)
-    keys = dict.fromkeys(columns["key"])
-    sums = {key: [0] * clock.steps for key in keys}
-    for element in events:
-        for key, event in (element.value,) if split is None else split(element.value):
-            step = step_at(element.timestamp.micros)
-            if step and key in sums:
-                sums[key][step - 1] += _quantised(counter, event.value)
-    most = counter.change.largest(counter.unit)
-    totals = {
-        key: [*accumulate(min(max(x, -most), most) for x in of_key)] for key, of_key in sums.items()
-    }
-    truth: dict[str, list[float]] = {key: [] for key in keys}
-    for key, step in zip(columns["key"], columns["step"], strict=True):
-        truth[key].append(totals[key][step - 1] * counter.unit)
-    return truth
-
-
 def _quantised(counter: Counter, value: object) -> int:
     try:
         return int(counter.quantise(value))
@@ -83,8 +54,10 @@ def fields_of(event: Event) -> Mapping[str, object]:
 class Truth:
     """What a metric says of rows themselves, in a view. PRIVATE."""
 
-    def __init__(self, metric: Metric, view: Clock | View, ticks: int) -> None:
+    def __init__(self, metric: Metric, view: Clock | View, ticks: int, most: int) -> None:
+        """`most`: of a key and tick so many events count; of vectors all do."""
         self._metric, self._view, self._ticks = metric, view, ticks
+        self._most = most * max(metric.limits) if metric.width == 1 else math.inf
         self._sums: dict[str, np.ndarray] = {}
         self._people: dict[tuple[str, int], set[str]] = {}
 
@@ -117,6 +90,7 @@ class Truth:
         if key not in self._sums:
             sums = np.zeros((1, self._metric.width))
         else:
-            sums = self._sums[key][first - 1 : step].sum(axis=0)[None, :]
+            each = np.clip(self._sums[key][first - 1 : step], -self._most, self._most)
+            sums = each.sum(axis=0)[None, :]
         errors = Errors(np.zeros_like(sums), lambda level: np.zeros(1))
         return float(self._metric.measure(sums, errors, LEVEL).values[0, 0])

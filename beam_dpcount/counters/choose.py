@@ -13,7 +13,12 @@ from beam_dpcount.budget.budgets import ZCDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_flag, check_whole
 from beam_dpcount.counters.active import AlternatingError
 from beam_dpcount.counters.change import Change
-from beam_dpcount.counters.counter import Counter, UnsupportedBudgetError, calibrate
+from beam_dpcount.counters.counter import (
+    Counter,
+    UnsupportedBudgetError,
+    calibrate,
+    check_change,
+)
 from beam_dpcount.mechanisms.base import (
     Mechanism,
     UnsupportedHorizonError,
@@ -24,6 +29,7 @@ from beam_dpcount.mechanisms.decayed_blt import DecayedBLT
 from beam_dpcount.mechanisms.differences import LONG_INNERS, Differences
 from beam_dpcount.mechanisms.profiled import Endless
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.mechanisms.sliding_blocks import SlidingBlocks
 from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.mechanisms.unbounded import Unbounded
@@ -40,13 +46,14 @@ _REASONS: dict[type[Exception], str] = {
 _COMPARED = 1 << 12  # steps up to which all mechanisms are compared for differences
 _STEPS = 300  # of which the cost of one is measured
 _LARGE = 1000  # numbers of state that no default takes
-_FOR_SEVERAL = "for several events of a person, some steps apart"
+FOR_SEVERAL = "for several events of a person, some steps apart"
 _HEADING = ("mechanism", "noise", "max stddev", "mean stddev", "state", "draws/step")
 # Those that take more than a horizon, and how they are made.
 _INSTANCES = {
     DecayedBLT: "DecayedBLT(horizon, decay=0.99)",
     Differences: "Differences(horizon, window=100, inner=SmoothLaplace(horizon))",
     SlidingBLT: "SlidingBLT(horizon, window=100)",
+    SlidingBlocks: "SlidingBlocks(horizon, window=100)",
     Sparse: "Sparse(segment=100, segments=50)",
     Unbounded: "Unbounded(SmoothLaplace)",
 }
@@ -192,6 +199,8 @@ def choose(
     check_flag("replays", replays)
     if max_state is not None:
         check_whole("max_state", max_state)
+    if change is not None:
+        check_change(change)
     rows: list[Row] = []
     missing: list[tuple[str, str]] = []
     scale_error: ScaleError | None = None
@@ -200,7 +209,7 @@ def choose(
             missing.append((kind.__name__, "slow to calibrate"))
             continue
         if kind.several_steps and not _spacing(change):
-            missing.append((kind.__name__, _FOR_SEVERAL))
+            missing.append((kind.__name__, FOR_SEVERAL))
             continue
         made = _made(kind, horizon, replays)
         if type(made) is not kind:
@@ -288,7 +297,7 @@ def resolve_last(
 ) -> Mechanism:
     """The mechanism of least exact error for sums over the last `window` steps.
 
-    SlidingBLT, or under noise that a pure budget takes differences of prefix sums.
+    SlidingBLT, or under noise that a pure budget takes SlidingBlocks or differences of prefix sums.
     """
     if window == 1:
         return SingleSteps(horizon)
@@ -296,6 +305,7 @@ def resolve_last(
     if not isinstance(budget, PureDP):
         made.append(SlidingBLT(horizon, window))
     if not isinstance(budget, ZCDP):
+        made.append(SlidingBlocks(horizon, window))
         kinds = mechanisms.ALL if horizon <= _COMPARED else LONG_INNERS
         plain = (_made(kind, horizon, replays) for kind in kinds if horizon <= kind.quick)
         made += [
@@ -328,7 +338,7 @@ def resolve_active(
 
     Fresh noise at every tick, or prefix sums of changes. Of these the columns are compared last.
     """
-    kinds = [kind for kind in mechanisms.ALL if horizon <= kind.quick]
+    kinds = (each for each in mechanisms.ALL if horizon <= each.quick and not each.several_steps)
     made = [_made(kind, horizon, replays) for kind in kinds]
     pure = isinstance(budget, PureDP)
 

@@ -500,24 +500,6 @@ def until_of(until: object) -> int:
     return micros
 
 
-def check_window(window: int, clock: Grid, name: str = "window") -> None:
-    """Refuse a window of more ticks than the clock has: most likely it was meant in seconds."""
-    if window <= clock.steps:
-        return
-    remedy = f"windows are measured in ticks, here of {seconds(clock.tick)}, not in seconds: "
-    meant, rest = divmod(window * SECOND, clock.tick)
-    if not rest and meant <= clock.steps:
-        remedy += f"for {window} s give {{{name}=}}{meant}"
-    else:
-        remedy += f"give at most {{{name}=}}{clock.steps}, or a longer {{horizon}}"
-    raise ParameterError(name, f"is {window} ticks, but the clock has {clock.steps}", remedy)
-
-
-def ticks_left(tick: object, start: object) -> int:
-    """How many ticks end before the year 10000; as users give them."""
-    return (LAST - micros_of(start, "start")) // duration_of(tick)
-
-
 def check_keys(keys: object) -> tuple[str, ...]:
     """The public keys as a tuple, in the order given (sets: sorted); of TOTAL its one key.
 

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import cached_property, singledispatch
 from typing import TYPE_CHECKING, Any, overload
 
@@ -21,11 +22,12 @@ from beam_dpcount.budget.costs import (
     dp_event,
     pure_cost,
 )
-from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.change import Change, Norms, check_unit
+from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.counters.change import Change, ItemsChange, Norms, TickChange, check_unit
 from beam_dpcount.counters.lattice import Lattice
 from beam_dpcount.errors import Error, NotANumberError
 from beam_dpcount.mechanisms.base import FloatArray, IntArray, Mechanism, State
+from beam_dpcount.mechanisms.rounded import round_up
 from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from beam_dpcount.notebooks import described
@@ -38,6 +40,8 @@ TAKES_GAUSSIAN = (
     "{mechanism} takes Gaussian noise, which no pure budget allows: use BridgedKAry or "
     "SmoothLaplace with {budget!r}, or give ApproxDP(epsilon, delta) or ZCDP(rho)"
 )
+ONE_STEP = (Change, TickChange, ItemsChange)  # one event changes one step, or a step of each key
+AGE_OF_ONE = "is for one event that changes one step, but neighbours differ by {}"
 TAKES_LAPLACE = (
     "{mechanism} takes Laplace noise, which {budget!r} does not calibrate: give PureDP(epsilon) or "
     "ApproxDP(epsilon, delta)"
@@ -341,8 +345,13 @@ class Counter(LatticeCounter):
         """The mean variance of the releases 1 .. horizon."""
         return self.noise_variance * self.mechanism.mean_row_norm2()
 
-    def epsilon_at(self, delta: float) -> float:
+    def epsilon_at(self, delta: float, *, age: int | None = None) -> float:
         """The epsilon that all releases together satisfy at this delta, whatever the budget says.
+
+        With an `age`: the releases until so many steps after an event, for an event of any step of
+        the first half of the horizon. It is less than all for those with few exponentials under
+        Gaussian noise, such as Endless, and for one event that changes one step; and it grows to
+        the epsilon of all. Of a person it holds for no age.
 
         Where a transform selects keys with it, its selection's delta comes on top: the releases are
         (epsilon_at(delta), delta + selection.delta)-DP.
@@ -351,10 +360,27 @@ class Counter(LatticeCounter):
         coordinate i costs c_i/b in pure DP. It implies Theorem 1.3 of *Count on Your Elders*, and
         numeric conversion makes it tighter.
         """
-        return self.costs()[0].epsilon_at(delta)
+        if age is None:
+            return self.costs()[0].epsilon_at(delta)
+        check_whole("age", age + 1 if isinstance(age, int) else age)
+        moved = isinstance(self.change, TickChange) and self.change.relation == "replace_one"
+        if moved or type(self.change) not in ONE_STEP:  # moved: to an earlier tick, perhaps
+            raise ParameterError("age", AGE_OF_ONE.format(self.change), "leave {age} out")
+        return self.cost_of(self._aged_norms(age)).epsilon_at(delta)
 
     def costs(self) -> list[Cost]:
         return [self.cost_of(self.change.norms(self.mechanism, self.unit, self.dimension))]
+
+    def _aged_norms(self, age: int) -> Norms:
+        """Those of the releases until an event has this age."""
+        l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
+        # As a part of the norm of whole columns; all of what rounding adds stays.
+        most = self.change.magnitude(self.unit), self.change.largest(self.unit)
+        column = math.sqrt(self.mechanism.l2_sensitivity_squared)
+        slack = self.mechanism.slack(most[1] * self.resolution)[1]
+        part = math.sqrt(self.mechanism.aged_norm2(age)) / column
+        part += slack / (most[0] * self.resolution * column)
+        return l1, l2_squared * Fraction(min(round_up(part), 1.0)) ** 2
 
     def cost_of(self, norms: Norms) -> Cost:
         """What all releases of one stream cost for a change of these norms."""
@@ -384,6 +410,12 @@ class Counter(LatticeCounter):
             "neighbouring_relation": str(self.change),
             "largest_stddev": f"{math.sqrt(self.max_variance()):g}",
         }
+
+
+def check_change(change: object) -> None:
+    """Raise TypeError for what is no Change."""
+    if not isinstance(change, Change):
+        raise TypeError(f"change must be a Change, e.g. Change(low=0, high=1), got {change!r}")
 
 
 @overload
@@ -438,8 +470,7 @@ def calibrate(
     """
     budget = check_budget(budget)
     change = Change() if change is None else change
-    if not isinstance(change, Change):
-        raise TypeError(f"change must be a Change, e.g. Change(low=0, high=1), got {change!r}")
+    check_change(change)
     if dimension is not None and (
         isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1
     ):

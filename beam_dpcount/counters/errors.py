@@ -1,4 +1,4 @@
-"""Exact errors of calibrated counters: confidence intervals, and bounds on all errors."""
+"""Exact errors of calibrated counters: confidence intervals of releases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from beam_dpcount.checks import check_real, check_whole
 from beam_dpcount.counters.counter import Counter
-from beam_dpcount.mechanisms.base import MAX_HORIZON, FloatArray
+from beam_dpcount.mechanisms.base import FloatArray
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
 _FINE = 64  # lattice units a scale at which a law has its continuous shape to plotting accuracy
@@ -38,14 +38,14 @@ def half_width(counter: Counter, t: int, level: float = 0.95) -> float:
     Raises:
       ValueError: t is not from 1 to the horizon, or level not between 0 and 1, both excluded.
     """
-    _check_counter(counter)
+    check_counter(counter)
     check_whole("t", t, counter.horizon, "steps")
     return _half_width(counter, counter.mechanism.row_norm2(t), level, t)
 
 
 def largest_half_width(counter: Counter, level: float = 0.95) -> float:
     """`half_width` of the release that has the largest variance."""
-    _check_counter(counter)
+    check_counter(counter)
     return _half_width(counter, counter.mechanism.max_row_norm2(), level, None)
 
 
@@ -123,25 +123,8 @@ def _sum_quantile(law: Law, terms: int, level: float) -> int:
     return int(np.searchsorted(inside, level))
 
 
-def largest_error(counter: Counter, streams: int = 1, level: float = 0.95) -> float:
-    """A bound on the errors of all releases of all streams at once, with probability `level`.
-
-    A union bound over horizon * streams releases of Chernoff's bound for the widest of them
-    [discrete Gaussians are sub-Gaussian: CKS20, Lemma 22]. `streams` is the number of keys (times
-    coordinates), all with this counter; level is between 0 and 1, both excluded.
-    """
-    check_level(level)
-    _check_counter(counter)
-    check_whole("streams", streams, MAX_HORIZON, "keys")
-    releases = counter.mechanism.horizon * streams
-    terms = counter.mechanism.max_row_norm2() * counter.share
-    unit_weights = counter.mechanism.unit_weights and counter.share == 1
-    if counter.law.variance * terms * releases < 1 - level and unit_weights:
-        return 0.0  # Chebyshev: no draw differs from 0
-    return chernoff(counter.law, terms, math.log(2 * releases / (1 - level))) * counter.grid
-
-
-def _check_counter(counter: object) -> None:
+def check_counter(counter: object) -> None:
+    """Raise an error unless it is one of `calibrate`."""
     if not isinstance(counter, Counter):
         remedy = "give that of a transform, count.counter, or calibrate(mechanism, budget)"
         raise TypeError(f"counter must be a Counter, got {counter!r}: {remedy}")

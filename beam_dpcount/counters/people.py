@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from beam_dpcount.checks import ParameterError, check_flag, check_whole
 from beam_dpcount.counters.moments import duration_of, seconds
 from beam_dpcount.reading import Field, Function, call, read, text_of
+
+_FEWEST, _MOST = 64, 1 << 16  # shards of people
+_OF_A_SHARD = 1 << 17  # events that count, in each: a state of 2 to 5 MB
 
 NOBODY = ""  # the person of an event without one
 UNCAPPED = 1 << 62  # events of a person, where their activity alone is bounded
@@ -59,6 +61,10 @@ class Users:
         forgotten. Default: one period.
       changes: for `People()` at `clock.last(n)`: how often a person may become active, or stop, in
         the whole stream and all keys; even. In place of `events`.
+      people: about how many people there will be in all, if the input is a stream; a public guess.
+        What counts of them is kept in `shards` public shards, so many that a shard stays small:
+        64, or more from some 8 million events that count on. A stream that is resumed takes the
+        same. Where there are more people than that, it is slower, and no less private.
 
     Raises:
       ValueError, TypeError: an argument is outside its range; the message says what to pass.
@@ -83,6 +89,7 @@ class Users:
     per: Any = None
     lateness: Any = None
     changes: int | None = None
+    people: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.by, str) and self.by:
@@ -92,7 +99,7 @@ class Users:
                 "by must be the name of the field that holds a person's id, or a function that "
                 f'returns it, got {self.by!r}: e.g. by="user", or by=lambda event: event["user"]'
             )
-        for name in ("events", "keys", "per_key", "changes"):
+        for name in ("events", "keys", "per_key", "changes", "people"):
             given = getattr(self, name)
             if given is not None or (name == "events" and not self._counts_activity):
                 object.__setattr__(self, name, check_whole(name, given))
@@ -120,10 +127,10 @@ class Users:
 
     def _check_period(self) -> None:
         if self.lateness is not None:
-            if self.per is None:
-                remedy = "give {per}, or leave {lateness} out"
-                raise ParameterError("lateness", "is of the periods of {per}", remedy)
             duration_of(self.lateness, "lateness")
+            if self.per is None:
+                problem = f"is {self.lateness!r}, of periods, and there are none"
+                raise ParameterError("lateness", problem, "give {per}, or leave {lateness} out")
         if isinstance(self.per, str) and not self.per.strip().isdecimal():
             duration_of(self.per, "per")
         elif self.per is not None and not hasattr(self.per, "days"):
@@ -133,6 +140,12 @@ class Users:
     def micros(self) -> int:
         """The gap in microseconds; 0: there is none."""
         return 0 if self.gap is None else duration_of(self.gap, "gap")
+
+    @property
+    def shards(self) -> int:
+        """Over how many shards people are spread in a stream."""
+        shards = -(-(self.people or 1) * (self.events or 1) // _OF_A_SHARD)
+        return min(max(_FEWEST, 1 << (shards - 1).bit_length()), _MOST)
 
     def bound(self, items: int = 1) -> Bound:
         """The rule, for events of so many items, each of which is a key."""
@@ -231,17 +244,11 @@ class Seen:
       events: how many events.
       names: how many of them in each key, by its name: in state, by a digest of it.
       times: those of the events, ascending; kept only for a gap.
-      salt: 8 bytes that key the digests, drawn for each person.
     """
 
     events: int = 0
     names: dict[Hashable, int] = field(default_factory=dict)
     times: list[int] = field(default_factory=list)
-    salt: bytes = b""
-
-    def digests(self, names: Iterable[bytes]) -> list[bytes]:
-        """The digests of names, 8 bytes each."""
-        return [hashlib.blake2b(name, digest_size=8, key=self.salt).digest() for name in names]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from beam_dpcount.budget.costs import Cost, pure_cost
 from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.change import Change, SegmentChange
 from beam_dpcount.counters.counter import Counter, LatticeCounter, calibrate, calibrated
-from beam_dpcount.counters.errors import check_level, largest_error
+from beam_dpcount.counters.errors import check_level
+from beam_dpcount.counters.largest import largest_error
 from beam_dpcount.counters.unbounded import Part
 from beam_dpcount.mechanisms.base import MAX_HORIZON, FloatArray, IntArray, State
 from beam_dpcount.mechanisms.sparse import Sparse

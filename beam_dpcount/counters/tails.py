@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -22,16 +22,16 @@ from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, Roun
 
 # Sums of so many draws are convolved: of Gaussians up to the first scale; of discrete Laplace noise
 # up to the second, and of larger ones coarsened to it.
-_TERMS = 64
+TERMS = 64
 _GAUSSIAN_SCALE = 128
 _LAPLACE_SCALE = 512
 
 _LEAST = 1e-300  # the least p
 _LEAST_EXACT = 1e-200  # and the least one whose probabilities are far above underflow
 _UNDERFLOW = 1e-250  # more than all that underflow loses
-_ERROR = 1e-9  # more than all roundings of sums of positive numbers, and of row norms
+ERROR = 1e-9  # more than all roundings of sums of positive numbers, and of row norms
 _CUT = 1e-8  # of p: what may lie beyond the arrays, where it is counted as exceeding everything
-_ARITHMETIC = 1e-6  # of a stddev, for the release's own floating point
+ARITHMETIC = 1e-6  # of a stddev, for the release's own floating point
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -93,10 +93,10 @@ def _exact(counter: Counter, norms2: FloatArray, p: float) -> FloatArray:
     if not counter.mechanism.unit_weights or p < _LEAST_EXACT:
         return bounds
     terms = np.rint(norms2).astype(np.int64)
-    few = terms <= _TERMS
+    few = terms <= TERMS
     if few.any():
         known = sum_quantiles(counter.law, int(terms[few].max()), p)
-        bounds[few] = known[terms[few] - 1] + norms2[few] * _encoding(counter)
+        bounds[few] = known[terms[few] - 1] + norms2[few] * encoding(counter)
     return bounds
 
 
@@ -109,18 +109,18 @@ def _normal(counter: Counter, norms2: FloatArray, p: float) -> FloatArray:
         case _:
             return np.full(len(norms2), np.inf)
     stddevs = np.sqrt(float(sigma2) * norms2)
-    margins = _norms1(counter, norms2) * (apart + _encoding(counter))
-    return (normal_quantile(p) + _ARITHMETIC) * stddevs + (1 + _ERROR) * margins
+    margins = norms1(counter, norms2) * (apart + encoding(counter))
+    return (normal_quantile(p) + ARITHMETIC) * stddevs + (1 + ERROR) * margins
 
 
 def _chernoff(counter: Counter, norms2: FloatArray, p: float) -> FloatArray:
     bounds = chernoffs(counter.law, norms2, -math.log(p))
-    margins = _norms1(counter, norms2) * _encoding(counter)
-    arithmetic = _ARITHMETIC * np.sqrt(counter.law.variance * norms2)
-    return (1 + _ERROR) * (bounds + margins) + arithmetic
+    margins = norms1(counter, norms2) * encoding(counter)
+    arithmetic = ARITHMETIC * np.sqrt(counter.law.variance * norms2)
+    return (1 + ERROR) * (bounds + margins) + arithmetic
 
 
-def _norms1(counter: Counter, norms2: FloatArray) -> FloatArray:
+def norms1(counter: Counter, norms2: FloatArray) -> FloatArray:
     """Bounds on the L1 norms of rows of L, from their squared L2 norms."""
     mechanism = counter.mechanism
     if mechanism.unit_weights:
@@ -128,7 +128,7 @@ def _norms1(counter: Counter, norms2: FloatArray) -> FloatArray:
     return np.sqrt(mechanism.draws(mechanism.horizon) * norms2)
 
 
-def _encoding(counter: Counter) -> float:
+def encoding(counter: Counter) -> float:
     """A bound on what rounding changes any entry of R x by, in steps of the noise's lattice."""
     largest = counter.change.largest(counter.unit) * counter.resolution
     return counter.mechanism.slack(largest)[0] / counter.horizon
@@ -166,7 +166,7 @@ class _Above:
     def quantile(self, p: float) -> float:
         """The least integer m with P(x >= m) <= p; infinite if it is out of reach."""
         tails = np.cumsum(self.inside[::-1])[::-1] + self.beyond
-        m = int(np.count_nonzero(tails * (1 + _ERROR) + _UNDERFLOW > p))
+        m = int(np.count_nonzero(tails * (1 + ERROR) + _UNDERFLOW > p))
         return m - self.reach if m < len(tails) else math.inf
 
     def tail(self, m: float) -> float:
@@ -174,13 +174,19 @@ class _Above:
         if m == math.inf:
             return 0.0
         inside = float(self.inside[int(m) + self.reach :].sum())
-        return (inside + self.beyond) * (1 + _ERROR) + _UNDERFLOW
+        return (inside + self.beyond) * (1 + ERROR) + _UNDERFLOW
+
+    @cached_property
+    def _tails(self) -> FloatArray:
+        return np.asarray(np.cumsum(self.inside[::-1])[::-1])
 
     def at_least(self, m: float) -> float:
         """P(x >= m), rounded up, of any whole m."""
         if math.isnan(m) or m <= -self.reach:
             return 1.0
-        return min(self.tail(min(m, self.reach + 1)), 1.0)
+        at = int(min(m, self.reach + 1)) + self.reach
+        inside = float(self._tails[at]) if at < len(self._tails) else 0.0
+        return min((inside + self.beyond) * (1 + ERROR) + _UNDERFLOW, 1.0)
 
     def cut(self, reach: int) -> _Above:
         out = self.reach - reach
@@ -198,11 +204,21 @@ def sum_quantiles(law: Law, terms: int, p: float) -> FloatArray:
     discrete Laplace noise up to 512. Beyond that it is infinite for Gaussians. A discrete Laplace X
     of scale s is at most k X' + k - 1, X' of scale s / k. p is from 1e-200 to 1/2.
     """
+    made = law_sums(law, terms, p)
+    if made is None:
+        return np.full(terms, np.inf)
+    sums, k = made
+    return np.array([k * m.quantile(p) + j * (k - 1) for j, m in enumerate(sums, 1)])
+
+
+def law_sums(law: Law, terms: int, p: float) -> tuple[list[_Above], int] | None:
+    """Of 1 .. terms draws, and of how many steps of the law's lattice theirs is; None if too wide.
+
+    A sum of j draws is at most k of what is returned, plus j (k - 1).
+    """
     fine, k = _coarse(law)
     sums = _sums(fine, terms, p)
-    if sums is None:
-        return np.full(terms, np.inf)
-    return np.array([k * m.quantile(p) + j * (k - 1) for j, m in enumerate(sums, 1)])
+    return None if sums is None else (sums, k)
 
 
 def _coarse(law: Law) -> tuple[Law, int]:
@@ -293,7 +309,7 @@ def thresholds(counter: Counter, total: float, tested: BoolArray) -> FloatArray:
         return made
     terms = np.rint(counter.mechanism.row_norms2(len(tested))).astype(np.int64)
     kinds, places, counts = np.unique(terms[tested], return_inverse=True, return_counts=True)
-    if kinds.max() > _TERMS:
+    if kinds.max() > TERMS:
         return made
     law, every = _coarse(counter.law)
     sums = _sums(law, int(kinds.max()), least)
@@ -340,16 +356,16 @@ def exceedances(counter: Counter, levels: FloatArray) -> FloatArray:
     if isinstance(law, DiscreteGaussian | RoundedGaussian):
         apart = 0.5 if isinstance(law, RoundedGaussian) else 1.0
         stddevs = np.sqrt(float(law.sigma2) * norms2)
-        margins = (1 + _ERROR) * _norms1(counter, norms2) * (apart + _encoding(counter))
-        z = (lattice - margins) / np.maximum(stddevs, _UNDERFLOW) - _ARITHMETIC
+        margins = (1 + ERROR) * norms1(counter, norms2) * (apart + encoding(counter))
+        z = (lattice - margins) / np.maximum(stddevs, _UNDERFLOW) - ARITHMETIC
         return np.array([_normal_tail(each) for each in z.tolist()])
     terms = np.rint(norms2).astype(np.int64)
     fine, every = _coarse(law)
-    whole = mechanism.unit_weights and terms.max() <= _TERMS
+    whole = mechanism.unit_weights and terms.max() <= TERMS
     sums = _sums(fine, int(terms.max()), _LEAST_SHOWN) if whole else None
     if sums is None:
         return _by_chernoff(counter, norms2, lattice)
-    margins = norms2 * _encoding(counter) + terms * (every - 1)
+    margins = norms2 * encoding(counter) + terms * (every - 1)
     least = np.ceil((lattice - margins) / every)
     found = [sums[j - 1].at_least(m) for j, m in zip(terms.tolist(), least.tolist(), strict=True)]
     return np.array(found)
@@ -370,4 +386,4 @@ def _normal_tail(z: float) -> float:
     """P(Z >= z) of a standard normal Z, rounded up; 1 from the mean on."""
     if not z > 0:
         return 1.0
-    return max(math.erfc(z / math.sqrt(2)) / 2 * (1 + _ERROR), _LEAST_SHOWN)
+    return max(math.erfc(z / math.sqrt(2)) / 2 * (1 + ERROR), _LEAST_SHOWN)

@@ -16,6 +16,7 @@ from beam_dpcount.counters.columns import Columns, NoiseOf, Sums
 from beam_dpcount.counters.vector_columns import advance, all_ticks, no_keys
 from beam_dpcount.dofns.aggregates import OfVectors, add_all
 from beam_dpcount.dofns.pending_vectors import tick_of
+from beam_dpcount.dofns.placement import shard_of
 from beam_dpcount.dofns.shards import (
     GATHERED,
     SIDE_BY_SIDE,
@@ -24,7 +25,6 @@ from beam_dpcount.dofns.shards import (
     ShardPlan,
     SumShards,
     joined_sums,
-    shard_of,
 )
 from beam_dpcount.dofns.ticks import TickIntake, window_from
 from beam_dpcount.mechanisms.base import IntArray

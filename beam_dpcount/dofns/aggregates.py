@@ -65,7 +65,7 @@ from beam_dpcount.statistics.metrics.joint import Joint
 _NO_NOISE = 1e6  # standard deviations: more than this is less than a step of the lattice
 _AT_ONCE = 1 << 12  # ticks that metrics are made of at a time
 TOO_SMALL, JUST_SHOWN = "too small", "just shown"
-NOT_MAPPED = "the value is not a mapping from fields to values"
+NO_CONTENT = "the value is None, or cannot be read"
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
@@ -75,7 +75,7 @@ _placed: Any = windowed_value.create
 class AggregateIntake:
     """Makes of a value what it adds to the metrics' sums.
 
-    Where a metric reads a field, values must be mappings, and others add nothing.
+    Where a metric reads a field, `value` makes a mapping. What it makes nothing of adds nothing.
 
     Args:
       joint: the metrics.
@@ -92,7 +92,7 @@ class AggregateIntake:
         additions = self._added(content)
         if additions is None and self._strict:
             remedy = 'fix the input, or count such elements as nothing with on_reject="drop"'
-            raise RejectedElementError(f"{self._refusal}: {remedy}")
+            raise RejectedElementError(f"{NO_CONTENT}: {remedy}")
         return additions or ()
 
     def _added(self, content: object) -> Additions | None:
@@ -104,10 +104,6 @@ class AggregateIntake:
             return None
         # Where people are counted, an event that adds nothing itself may be one's first.
         return additions or ((0, 0),) * bool(self._joint.first)
-
-    @property
-    def _refusal(self) -> str:
-        return NOT_MAPPED if self._joint.needs_mapping else "value returned None, or failed"
 
     def _takes(self, content: object) -> bool:
         """Whether a content is what metrics read."""
@@ -121,7 +117,7 @@ class AggregateIntake:
         `value` is called once; if it raises an error, that is a FunctionError.
         """
         content = payload if self._value is None else call("value", self._value, payload)
-        problem = self._joint.problem(content) if self._takes(content) else self._refusal
+        problem = self._joint.problem(content) if self._takes(content) else NO_CONTENT
         return problem, self._added(content) or ()
 
 
@@ -311,12 +307,11 @@ class VectorParcels(TickParcels):
     asks_first = True
 
     def __init__(self, intake: TickIntake, first: Additions, restart: Grid | None = None) -> None:
-        super().__init__(intake, (), None, restart)
+        super().__init__(intake, (), restart)
         self._first = first
 
-    def _packed(self, step: int, epoch: int, items: Iterable[Any]) -> bytes:
-        ((key, additions),) = items
-        return pack_keyed(key, pack_items(step, epoch, additions))
+    def _packed(self, step: int, epoch: int, key: str, x: Any) -> bytes:
+        return pack_keyed(key, pack_items(step, epoch, x))
 
     def names(self, parcel: bytes) -> Sequence[bytes]:
         if self._restart is None:

@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import apache_beam as beam
@@ -21,7 +22,8 @@ from beam_dpcount.dofns.aggregates import Reading
 from beam_dpcount.dofns.intake import has_str_key, is_pair
 from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.dofns.versions import VersionedDoFn
-from beam_dpcount.reading import UNREADABLE, Fields, field_of, read, text_of
+from beam_dpcount.reading import UNREADABLE, read, text_of
+from beam_dpcount.statistics.items import first_of, places
 
 _FORMAT = 1  # of what a join keeps of a tick
 _PLACE = struct.Struct("<q")
@@ -32,38 +34,6 @@ _placed: Any = windowed_value.create
 
 
 @dataclass(frozen=True)
-class Ones:
-    """What Count counts of an event: 1; nothing if `value` returns None for it."""
-
-    value: Callable[[Any], Any] | None = None
-
-    def __call__(self, event: object) -> int | None:
-        return None if self.value is not None and self.value(event) is None else 1
-
-
-@dataclass(frozen=True)
-class NumberOf:
-    """What Sum counts of an event: the number in a field."""
-
-    field: str
-    value: Callable[[Any], Any] | None = None
-
-    def __call__(self, event: object) -> Any:
-        return field_of(event if self.value is None else self.value(event), self.field)
-
-
-@dataclass(frozen=True)
-class FieldsOf:
-    """An event as a mapping from its fields, for metrics that read them."""
-
-    value: Callable[[Any], Any] | None = None
-
-    def __call__(self, event: object) -> Any:
-        content = event if self.value is None else self.value(event)
-        return content if content is None or isinstance(content, Mapping) else Fields(content)
-
-
-@dataclass(frozen=True)
 class EventReader:
     """The key, the payload and the time of an event.
 
@@ -71,21 +41,45 @@ class EventReader:
       key: reads the key; None: events are (key, payload) pairs.
       total: the one key of all events, the keys of pairs included; None: each has its own.
       time: reads the time, as microseconds; None: events carry it.
+      most: under how many keys one event counts, where `key` reads a collection of them; None: it
+        reads one.
+      listed: of more distinct ones the first in this order, and no others; None: as they come.
     """
 
     key: Callable[[Any], Any] | None = None
     total: str | None = None
     time: Callable[[Any], int] | None = None
+    most: int | None = None
+    listed: tuple[str, ...] | None = None
 
-    def pair(self, event: Any) -> tuple[str, Any] | None:
-        """(key, payload); None if there is no key."""
+    def pairs(self, event: Any) -> list[tuple[str, Any]]:
+        """(key, payload) under each key of an event."""
         if self.total is not None:
-            return self.total, event[1] if is_pair(event) else event
+            return [(self.total, event[1] if is_pair(event) else event)]
         if self.key is None:
-            return (str.__str__(event[0]), event[1]) if has_str_key(event) else None
-        key = read(self.key, event)
-        text = None if key is UNREADABLE else text_of(key)
-        return None if text is None else (text, event)
+            return [(str.__str__(event[0]), event[1])] if has_str_key(event) else []
+        keys = read(self._keys, event)
+        return [] if keys is UNREADABLE else [(key, event) for key in keys]
+
+    def _keys(self, event: Any) -> list[str]:
+        content = self.key(event) if self.key is not None else None
+        text = text_of(content)
+        if self.most is None:
+            return [] if text is None else [text]
+        if text is not None:
+            content = [text]
+        if content is None or isinstance(content, bytes | Mapping):
+            return []
+        texts = map(text_of, first_of(content) or ())
+        keys = [text for text in dict.fromkeys(texts) if text is not None]
+        if self.listed is not None:
+            known = self._places
+            keys = sorted((key for key in keys if key in known), key=known.__getitem__)
+        return keys[: self.most]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return places(self.listed or ())
 
     def micros(self, event: object) -> int | None:
         """The time of an event, where a field has it; None if it cannot be read."""
@@ -102,15 +96,13 @@ class ReadEvents(VersionedDoFn):
         self._reader, self._first, self._stop = reader, clock.start, clock.stop
 
     def process(self, event: object) -> Iterable[Any]:
-        pair = self._reader.pair(event)
-        if pair is None:
-            return ()
-        if self._reader.time is None:
-            return (pair,)
+        pairs = self._reader.pairs(event)
+        if self._reader.time is None or not pairs:
+            return pairs
         micros = self._reader.micros(event)
         if micros is None or not self._first <= micros < self._stop:
             return ()
-        return (TimestampedValue(pair, Timestamp(micros=micros)),)
+        return [TimestampedValue(pair, Timestamp(micros=micros)) for pair in pairs]
 
 
 @dataclass(frozen=True)

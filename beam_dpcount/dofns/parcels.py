@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from apache_beam.coders import FastPrimitivesCoder
@@ -79,7 +79,6 @@ class TickParcels(Parcels):
     Args:
       intake: what reads events.
       keys: the public keys, in their order.
-      split: makes (key, value) pairs of an event; None: it is one.
       restart: the ticks, in whose windows a key counts anew, and is another to the bound; None:
         never.
     """
@@ -88,33 +87,26 @@ class TickParcels(Parcels):
         self,
         intake: TickIntake,
         keys: Sequence[str],
-        split: Callable[[Any], Iterable[Any]] | None = None,
         restart: Grid | None = None,
     ) -> None:
-        self._intake, self._split, self._keys, self._restart = intake, split, tuple(keys), restart
+        self._intake, self._keys, self._restart = intake, tuple(keys), restart
         self._places = {key: place for place, key in enumerate(self._keys)}
         self._names = [key.encode("utf-8", "surrogatepass") for key in self._keys]
 
     def wrap(self, element: object, micros: int, windows: object) -> bytes | None:
         check_timed(micros)
-        pairs = (element,) if self._split is None else self._split(element)
-        items, step, epoch = [], 0, 0
-        for pair in pairs:
-            read = self._intake.read(pair, micros, windows)
-            if read is not None:
-                key, step, x = read
-                items.append((key, x))
-        if not items:
+        read = self._intake.read(element, micros, windows)
+        if read is None:
             return None
-        if self._restart is not None:
-            epoch, step = self._restart.count_of(step)
-        return self._packed(step, epoch, items)
+        key, step, x = read
+        epoch, step = (0, step) if self._restart is None else self._restart.count_of(step)
+        return self._packed(step, epoch, key, x)
 
-    def _packed(self, step: int, epoch: int, items: Iterable[tuple[str, int]]) -> bytes:
-        return pack_items(step, epoch, sorted((self._places[key], x) for key, x in items))
+    def _packed(self, step: int, epoch: int, key: str, x: int) -> bytes:
+        return pack_items(step, epoch, [(self._places[key], x)])
 
     def payload(self, element: Any) -> Any:
-        return element[1] if self._split is None else element
+        return element[1]
 
     def names(self, parcel: bytes) -> Sequence[bytes]:
         names = self._names_of(parcel)
@@ -134,8 +126,8 @@ class TickParcels(Parcels):
 class TextParcels(TickParcels):
     """The same for keys that nobody listed: their texts travel. `keys` is empty."""
 
-    def _packed(self, step: int, epoch: int, items: Iterable[tuple[str, int]]) -> bytes:
-        return pack_texts(step, epoch, items)
+    def _packed(self, step: int, epoch: int, key: str, x: int) -> bytes:
+        return pack_texts(step, epoch, [(key, x)])
 
     def _names_of(self, parcel: bytes) -> list[bytes]:
         return [name for name, _ in texts_of(parcel)]
@@ -146,49 +138,36 @@ class TextParcels(TickParcels):
 
 
 class ElementParcels(Parcels):
-    """Events as they are, for several counts at a clock.
+    """Pairs as they are, for several counts at a clock.
 
-    A pair comes back under the key that was bounded, whatever its own encoding makes of the key. An
-    event comes back as a row only if it can have been one, as rows stop some counts.
+    A pair comes back under the key that was bounded, whatever its own encoding makes of the key.
 
     Args:
       readers: how each count reads them: what none of them counts does not travel.
-      of_pairs: whether events are pairs, of a key: what has no key does not travel. Else events
-        have no keys, and travel whole.
-      takes_rows: whether all of the counts read events that are rows.
       by: how counts read an event's person again; None: none of them does.
     """
 
-    def __init__(
-        self,
-        readers: Sequence[Parcels],
-        of_pairs: bool,
-        takes_rows: bool = False,
-        by: Function | None = None,
-    ) -> None:
-        self._readers, self._of_pairs, self._takes_rows = readers, of_pairs, takes_rows
-        self._by, self._coder = by, FastPrimitivesCoder()
+    def __init__(self, readers: Sequence[Parcels], by: Function | None = None) -> None:
+        self._readers, self._by, self._coder = readers, by, FastPrimitivesCoder()
 
     def wrap(self, element: object, micros: int, windows: object) -> bytes | None:
         read = [reader.wrap(element, micros, windows) for reader in self._readers]
         if all(found is None for found in read):
             return None
-        if not self._of_pairs:
-            return _pack_element(self._coder, "", element)
         if not has_str_key(element):
             return None
         key, payload = _plain_pair(element)
         return _pack_element(self._coder, key, (key, payload))
 
     def payload(self, element: Any) -> Any:
-        return element[1] if self._of_pairs else element
+        return element[1]
 
     def names(self, parcel: bytes) -> Sequence[bytes]:
         return [key_of(parcel)]
 
     def unwrap(self, parcel: bytes, kept: Sequence[int]) -> list[Any]:
-        elements = _decoded(self._coder, parcel)
-        return [element for element in elements if self._takes_rows or not is_row(element)]
+        # As rows stop counts, none comes back.
+        return [element for element in _decoded(self._coder, parcel) if not is_row(element)]
 
     def is_still_of(self, person: str, element: object) -> bool:
         return self._by is None or self.person(self._by, element) == person

@@ -12,10 +12,6 @@ TO_PAIRS = (
     "elements are rows, whose fields are not key and value by their place: before, add "
     "beam.Map(lambda row: (row.page, row.action)), with the field that is the public key first"
 )
-TO_ITEMS = (
-    "events are rows, and each of their fields would be taken for an item: take the item out, "
-    "e.g. with value=lambda row: row.action"
-)
 TO_VALUES = (
     "events are rows, of which nothing says what counts: say it, e.g. with "
     "value=lambda row: row._asdict()"

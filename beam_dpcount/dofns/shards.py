@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
 import apache_beam as beam
 import numpy as np
@@ -36,6 +35,7 @@ from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.horizon import Horizon
+from beam_dpcount.dofns.placement import shard_of
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.ticks import SEED, TickIntake, origin_of, window_from
 from beam_dpcount.dofns.versions import VersionedDoFn
@@ -54,11 +54,6 @@ _Key: Any = beam.DoFn.KeyParam
 _Window: Any = beam.DoFn.WindowParam
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 _placed: Any = windowed_value.create
-
-
-def shard_of(key: str, shards: int) -> int:
-    """The shard of a key: public, and the same on every worker and in every version."""
-    return crc32(key.encode()) % shards
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class TickLane:
         self._ended, self._ticks = clock.all_ended(plan.until), clock.ticks
         self._known = pa.array(plan.keys, pa.string())
         self._other = -1 if count.other is None else [*plan.keys].index(count.other)
-        self._restarts = None if count.inside.restart is None else self._passed()
+        self._restarts = None if count.restarts is None else self._passed()
         self._periods = count.periods
         self._totals = Totals(len(plan.keys) * self._ticks)
         self._waiting = Waiting(memory)

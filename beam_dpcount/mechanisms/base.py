@@ -152,6 +152,13 @@ class Mechanism(ABC):
         """What rounding alone adds to the L1 and L2 norms of any difference; 0 for integers."""
         return 0.0, 0.0
 
+    def aged_norm2(self, age: int) -> float:
+        """A bound on the squared norm of a column's first age + 1 rows, from the diagonal on.
+
+        Of the columns of the first half of the horizon. The default is that of whole columns.
+        """
+        return self.l2_sensitivity_squared
+
     def lag_bounds(self, n: int) -> tuple[float, ...]:
         """Bounds g(0) .. g(n-1) on products of two columns of R: g(d) of those d or more apart.
 

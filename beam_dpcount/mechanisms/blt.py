@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,6 +105,23 @@ class ExponentialSums(RoundedMechanism):
             tables.column_products(self._poles, np.array([self.horizon - d]), [d]) for d in lags
         ]
         return [float(part[0, 0]) for part in parts]
+
+    def aged_norm2(self, age: int) -> float:
+        """Where weights of rows never rise: by stretches of columns, and of rows at the first's."""
+        by, most = self._stretches, self.l2_sensitivity_squared
+        if age >= self.horizon or any(a < b for a, b in pairwise(by.weights)):
+            return most
+        firsts = np.array(by.starts)
+        some = firsts <= max(1, self.horizon // 2)
+        edges = np.append(np.arange(min(age + 1, 64)), age + 1)
+        if age > 64:
+            edges = np.union1d(edges, np.geomspace(64, age + 1, 128).astype(np.int64))
+        sums = np.append(0.0, tables.column_norms2(self._poles, edges[1:]))
+        rows = firsts[some][:, None] + edges[:-1]
+        weights = np.ldexp(np.array(by.weights, dtype=float), -by.weight_bits)
+        held = weights[np.searchsorted(firsts, rows, side="right") - 1]
+        squared = np.square(held) @ np.diff(sums) / np.square(by.scales[some])
+        return min(float(squared.max()) * (1 + 1e-9), most)
 
     @property
     def rounding(self) -> float:

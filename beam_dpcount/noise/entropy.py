@@ -58,6 +58,11 @@ class Entropy(ABC):
         where noise is new in every run."""
         return ""
 
+    @property
+    def placement_key(self) -> bytes:
+        """A key, of the secret, that places people in shards; empty where there is no secret."""
+        return b""
+
     def replay(self, law: Law, dimension: int | None, parameters: str) -> Any:
         """Where `is_replayable`: what digests histories, and makes noise of them."""
         raise TypeError(f"the noise of {self!r} is not replayable")

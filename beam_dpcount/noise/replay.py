@@ -125,6 +125,11 @@ class ReplayableEntropy(Entropy):
     def noise_mark(self) -> str:
         return self.mark(ascii(("noise", self._run_id, self._name)))
 
+    @property
+    def placement_key(self) -> bytes:
+        # Of the secret alone: a state goes on under another run id.
+        return _key(self._secret(), b"placement", "")
+
     def _secret(self) -> bytes:
         if self._variable is not None:
             where = f"of environment variable {self._variable}"

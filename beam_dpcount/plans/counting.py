@@ -88,9 +88,9 @@ class CountingPlan(Plan):
         made: dict[bool, Any] = {}
         for streaming in ways:
             replays = streaming or self._entropy.is_replayable
-            chosen = resolve(mechanism, horizon, self._budget, replays=replays, **how)
+            chosen = self._chosen(mechanism, horizon, replays=replays, **how)
             if replays and isinstance(mechanism, str | type):
-                named = resolve(mechanism, horizon, self._budget, **how)
+                named = self._chosen(mechanism, horizon, **how)
                 if named != chosen:
                     self._instead[streaming] = (
                         f"{named!r} draws noise early, and work may be replayed here: {chosen!r} "
@@ -100,6 +100,10 @@ class CountingPlan(Plan):
             made[streaming] = same[0] if same else calibrate(chosen, self._budget, **how)
         return made
 
+    def _chosen(self, mechanism: Any, horizon: int | None, **how: Any) -> Any:
+        """The mechanism that counts."""
+        return resolve(mechanism, horizon, self._budget, **how)
+
     @property
     def bounds_people(self) -> bool:
         """Whether each person's elements are bounded here."""
@@ -108,6 +112,16 @@ class CountingPlan(Plan):
     def _losses(self, counter: Any) -> PeriodCosts | None:
         """What several periods of one person cost, if one of them is protected."""
         return None
+
+
+def describe_people(users: Users | None, entropy: Entropy, path: str) -> dict[str, str]:
+    """Whom a count protects, and how it keeps what counts of them in a stream."""
+    if users is None:
+        return {}
+    if users.asserted or path == "bounded":
+        return {"users": str(users)}
+    by = "a key of the secret" if entropy.is_replayable else "a hash without a secret"
+    return {"users": str(users), "people_shards": f"{users.shards}, by {by}"}
 
 
 def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:

@@ -88,6 +88,11 @@ class Plan:
         if "until" in described:
             ended, until = described["ticks_ended"], described["until"]
             yield "bounded input", f"{ended} ticks have ended by {until}, and are released"
+        if described.get("late") and getattr(self, "path", "") != "bounded":
+            kept = {"fold": "count at the next tick", "drop": "do not count"}[described["late"]]
+            yield "late events", f"in a stream they {kept}"
+        if "people_shards" in described and "until" not in described:
+            yield "people in shards", described["people_shards"]
         for name in ("what", "views", "counts", "keys", "users", "together"):
             yield name, described.get(name, "")
         if of_columns := described.get("largest_stddev_of_columns"):

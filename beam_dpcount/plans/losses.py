@@ -1,4 +1,4 @@
-"""What releases of transforms cost, beside what their budget says: of several periods, by age."""
+"""What releases of transforms cost, beside their budget: several periods of one person."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def together_of(engines: Sequence[Any]) -> str:
     return "" if costs is None else costs.lines(usual_delta(engines), ends)
 
 
-def epsilon_of(
-    engines: Sequence[Any], delta: float | None, periods: int | None, age: int | None
-) -> float:
+def epsilon_of(engines: Sequence[Any], delta: float | None, periods: int | None) -> float:
     """As `TickCount.epsilon_at` says."""
     at = usual_delta(engines) if delta is None else check_delta(delta)
     if periods is not None:

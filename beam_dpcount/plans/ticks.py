@@ -13,12 +13,15 @@ from beam_dpcount.budget.budgets import warn_if_weak
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_choice, check_whole
 from beam_dpcount.counters.change import TickChange, check_bounds, check_unit
+from beam_dpcount.counters.choose import resolve_last
 from beam_dpcount.counters.clip import ample, least_most
 from beam_dpcount.counters.clock import (
     LATE,
     Clock,
+    Each,
+    Last,
+    Restart,
     check_keys,
-    check_window,
     clock_of,
     countable,
     until_of,
@@ -34,24 +37,34 @@ from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
+from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.plans.all_ticks import TickPlan
-from beam_dpcount.plans.counting import CountingPlan, refuse_early_draws
+from beam_dpcount.plans.counting import CountingPlan, describe_people, refuse_early_draws
 from beam_dpcount.plans.inside import Inside
 from beam_dpcount.plans.losses import epsilon_of, together_of
 from beam_dpcount.reading import UNREADABLE, read
 from beam_dpcount.statistics.numbers import Numbers
 
+View = Clock | Each | Last | Restart
 POLICIES = ("drop", "raise")
 _MANY_TICKS = 1 << 16  # as for `least_most`
+STREAMING_ACTIVE = (
+    "People of the last ticks are counted on bounded input only: in a stream, who stays active is "
+    "known too late. Take people of each tick, clock.each(), or of a longer one, clock.restart(n)"
+)
+NEEDS_EVENTS = (
+    "is needed: only people at clock.last(n) and clock.each() go without",
+    "give e.g. {events=}5",
+)
 
 
 @dataclass(eq=False, repr=False)
 class TickNumbersPlan(CountingPlan):
     """The arguments of `TickNumbers`, and what follows from them alone."""
 
-    tick: Any
-    start: Any
+    tick: Any = None
+    start: Any = None
     stop: Any = None
     _: KW_ONLY
     keys: Sequence[str] | SelectKeys | Total
@@ -61,22 +74,26 @@ class TickNumbersPlan(CountingPlan):
     relation: str = "add_remove"
     max_items: int = 1
     max_per_tick: int | None = None
-    late: str = "fold"
+    late: str | None = None
     on_unknown: str = "drop"
     other: str | None = None
     until: Any = None
 
     counter: Counter = field(init=False)
     selection: Selection | None = field(init=False)
-    inside: Inside = field(default=Inside(), init=False)  # what a transform around it tells it
+    inside: Inside = Inside()
+    view: View | None = None
 
+    _needs_events: ClassVar[bool] = True
     _on_reject: ClassVar[tuple[str, ...]] = POLICIES
     _counts_numbers = True
     _at_clock = True
 
     def _set_up(self) -> None:
-        check_choice("late", self.late, LATE)
+        self._late = self._late_events()
         check_choice("on_unknown", self.on_unknown, POLICIES)
+        if self.users is not None and self.users.events is None and self._needs_events:
+            raise ParameterError("events", *NEEDS_EVENTS)
         self._whole, self._clock = self._grids()
         self._periods = self._periods_of(self.users)
         known = self.inside.present if self.until is None else None
@@ -103,7 +120,7 @@ class TickNumbersPlan(CountingPlan):
         most = self.max_per_tick
         if most is None:
             magnitude = change.largest(self._unit) // change.most
-            many = _MANY_TICKS if self.inside.last is None else SlidingBLT.longest
+            many = _MANY_TICKS if self._last is None else SlidingBLT.longest
             most = least_most(magnitude, self._clock.steps, many)
         most = check_whole("max_per_tick", most)
         self._change = replace(change, most=most)
@@ -115,14 +132,34 @@ class TickNumbersPlan(CountingPlan):
 
     def _grids(self) -> tuple[Grid, Grid]:
         """The clock, and the same in the windows in which it starts anew."""
+        if self.view is not None:
+            return self.view.clock.grid, self.view.grid
         whole = clock_of(self.tick, self.start, self.stop, self.horizon)
-        if (restart := self.inside.restart) is None:
-            return whole, whole
-        check_window(restart, whole)
-        return whole, whole.in_windows(restart * whole.tick, whole.start)
+        return whole, whole
+
+    @property
+    def _restart(self) -> int | None:
+        """After how many ticks the count starts anew; None: never."""
+        return self.view.ticks if isinstance(self.view, Restart) else None
+
+    @property
+    def _last(self) -> int | None:
+        """Of how many ticks releases are; None: of all so far."""
+        return (
+            self.view.ticks if isinstance(self.view, Last) else isinstance(self.view, Each) or None
+        )
+
+    def _late_events(self) -> str:
+        """What becomes of late events: as given, or dropped where the count needs it."""
+        if self.late is not None:
+            return check_choice("late", self.late, LATE)
+        apart = self.users is not None and self.users.gap is not None
+        return "drop" if apart else "fold"
 
     def _sentence_clock(self) -> Clock:
         """The clock as a sentence has it."""
+        if self.view is not None:
+            return self.view.clock
         return Clock(self.tick, self.start, self.horizon, self.stop)
 
     def _periods_of(self, users: Users | None) -> Periods | None:
@@ -134,16 +171,21 @@ class TickNumbersPlan(CountingPlan):
     @property
     def _restarts(self) -> Grid | None:
         """The clock in the windows in which it starts anew, if it does."""
-        return None if self.inside.restart is None else self._clock
+        return None if self._restart is None else self._clock
 
     @property
     def _dimension(self) -> int | None:
         """How many numbers a vector has; None: single numbers are counted."""
         return None
 
+    @property
+    def is_number(self) -> bool:
+        """Whether single numbers are counted, and no vectors."""
+        return self._dimension is None
+
     def default_label(self) -> str:
         """As of the TickCount that it counts for: noise and the names of steps go by it."""
-        return type(self).__name__.replace("TickNumbers", "TickCount")
+        return "TickCount"
 
     @property
     def clock(self) -> Grid:
@@ -198,20 +240,11 @@ class TickNumbersPlan(CountingPlan):
 
     def _check_unlisted(self) -> None:
         """Refuse what means something for keys that are listed only."""
-        if self.inside.last is not None:
-            raise ValueError(
-                "keys are selected by counts, which only grow where all events count 1, and sums "
-                "over the last ticks fall too: list the keys, or count with TickCount and take "
-                "SlidingSum"
-            )
         for name, plain in (("on_unknown", "drop"), ("other", None)):
             if getattr(self, name) != plain:
                 raise ValueError(f"{name} is for keys that are listed: leave it out of SelectKeys")
 
     def _check_mechanism(self) -> None:
-        if self.inside.last is not None:
-            check_window(self.inside.last, self._clock, "last")
-            self.mechanism = SlidingBLT(self._clock.steps, self.inside.last)
         mechanism = self.mechanism
         if isinstance(mechanism, Mechanism) and mechanism.horizon != self._clock.steps:
             raise ValueError(
@@ -234,6 +267,13 @@ class TickNumbersPlan(CountingPlan):
         counters = self._calibrated(ways, mechanism, clock.steps, **how)
         return ample(counters) if self.max_per_tick is None else counters
 
+    def _chosen(self, mechanism: Any, horizon: int | None, **how: Any) -> Any:
+        if isinstance(self.view, Each):
+            return SingleSteps(horizon or 1)
+        if isinstance(self.view, Last):
+            return resolve_last(horizon or 1, self.view.ticks, self._budget, **how)
+        return super()._chosen(mechanism, horizon, **how)
+
     def _selecting(self, counter: Counter) -> Selection | None:
         """When keys that nobody listed are shown."""
         if self._select is None:
@@ -242,11 +282,11 @@ class TickNumbersPlan(CountingPlan):
 
     def _of_person(self, users: Users, clock: Grid) -> UserChange:
         """What all events of one person change that count."""
-        one, bound, windows = self._change, users.bound(self.max_items), len(clock.origins())
+        one, bound, windows = self._change, users.bound(), len(clock.origins())
         keys, restarts, periods = bound.keys, 1, self._periods_of(users)
         if periods is not None and windows > 1:
             windows, _ = periods.restarts(clock)
-        if self.inside.restart is not None:  # each window of a key is another key to the bound
+        if self._restart is not None:  # each window of a key is another key to the bound
             known, windows, restarts = windows * len(self._listed), 1, windows
         else:
             known = len(self._listed)
@@ -254,7 +294,6 @@ class TickNumbersPlan(CountingPlan):
             keys = min(keys, known)
         return UserChange(
             *(one.low, one.high, one.relation),
-            max_items=one.max_items,
             most=one.most,
             events=bound.events,
             keys=keys,
@@ -277,17 +316,15 @@ class TickNumbersPlan(CountingPlan):
             return None
         counts = None if self._used.window is None else self._used
         later = self._select is not None and self._select.at_least > 1
-        moves = later or (self._streams and self.late == "fold")
+        moves = later or (self._streams and self._late == "fold")
         return PeriodCosts(counter, change, change.periods, counts, moves, self.selection)
 
-    def epsilon_at(
-        self, delta: float | None = None, *, periods: int | None = None, age: int | None = None
-    ) -> float:
+    def epsilon_at(self, delta: float | None = None, *, periods: int | None = None) -> float:
         """As for TickCount."""
-        return epsilon_of([self], delta, periods, age)
+        return epsilon_of([self], delta, periods)
 
     def within(self, inside: Inside) -> Self:
-        """A copy that knows this of the transform around it; `restart` stays as it is."""
+        """A copy that knows this of the transform around it."""
         other = copy(self)
         object.__setattr__(other, "inside", inside)  # to others it is fixed
         return other
@@ -311,68 +348,7 @@ class TickNumbersPlan(CountingPlan):
             known = known, self.other, self._listed
         if self._periods is not None:
             known = known, repr(self._periods.grid)
-        return known if bound is None else (known, repr(bound), inside.restart)
-
-    def how(self, counter: Counter, entropy: Entropy, bound: Bound | None) -> dict[str, Any]:
-        """What a plan of workers takes beside counter, clock and keys; `bound` as above."""
-        return {
-            "cap": counter.change.largest(self._unit),
-            "fold": self.late == "fold",
-            "entropy": entropy,
-            "counted": self._fingerprint(bound),
-            "names": self.inside.names,
-            "numbered": self.inside.numbered,
-        }
-
-    def on_bounded_input(self, label: str) -> TickPlan:
-        """What counts all ticks of listed keys at once, in the global window.
-
-        Args:
-          label: of the transform, by which noise goes.
-        """
-        counter, clock = self._counters[False], self._clock
-        if self._entropy.is_replayable:
-            refuse_early_draws(counter.mechanism, replayable=True)
-        how = self.how(counter, self._entropy.named(label), self.bound)
-        return TickPlan(counter, clock, self._listed, **how, until=self._until_on(False, clock))
-
-    @property
-    def noise(self) -> Entropy:
-        """Where the noise comes from."""
-        return self._entropy
-
-    @property
-    def described(self) -> dict[str, str]:
-        """The public parameters."""
-        return self._describe()
-
-    @property
-    def periods(self) -> Periods | None:
-        """In each of which the bound on people holds by itself; None: over the whole stream."""
-        return self._periods
-
-    @property
-    def bound(self) -> Bound | None:
-        """What is bounded here of people's events; None: nothing."""
-        return self.users.bound(self.max_items) if self.users and self.bounds_people else None
-
-    def number(self, content: object) -> int:
-        """What an event of this content counts, on the lattice; 0 if it is not a number."""
-        found = read(self._numbers.read, content)
-        return 0 if found is UNREADABLE else int(found[0][0])
-
-    def numbers_of(self, values: IntArray | FloatArray) -> IntArray:
-        """`number` of many."""
-        with np.errstate(invalid="ignore"):
-            known = values == values  # not NaN
-        if known.all():
-            return self._numbers.of_all(values)
-        return np.where(known, self._numbers.of_all(np.where(known, values, 0)), 0)
-
-    @property
-    def reach(self) -> int:
-        """The largest number that an event can count, on the lattice, whatever its sign."""
-        return max(map(abs, self._numbers.bounds))
+        return known if bound is None else (known, repr(bound), self._restart)
 
     def _decides(self) -> Any:
         """What decides which of an event's contents count."""
@@ -403,7 +379,7 @@ class TickNumbersPlan(CountingPlan):
             **keys,
             "ticks_ended": f"{self._used.all_ended(self._until):,} of {self._used.ticks:,}",
             **({} if self.path == "streaming" else {"until": self.cutoff}),
-            "late": self.late,
+            "late": self._late,
             "entropy": repr(self._entropy),
             "max_per_tick": str(change.most),
             "counts": self.countable,
@@ -416,16 +392,14 @@ class TickNumbersPlan(CountingPlan):
 
     def _describe_people(self) -> dict[str, str]:
         """Whom it protects, and what several periods of one person cost."""
-        if self.users is None:
-            return {}
+        said = describe_people(self.users, self._entropy, self.path)
         if self._periods is None:
-            return {"users": str(self.users)}
-        said = {"users": str(self.users), "periods": self._periods.describe()}
-        return said | {"together": together_of([self])}
+            return said
+        return said | {"periods": self._periods.describe(), "together": together_of([self])}
 
     def _describe_last(self) -> dict[str, str]:
         """What sums over the last ticks are of."""
-        if (last := self.inside.last) is None:
+        if (last := self._last) is None:
             return {}
         if self.users is None:
             return {"counted": "events"}
@@ -433,3 +407,69 @@ class TickNumbersPlan(CountingPlan):
         if self.users.micros >= last * self._clock.tick:
             capped += ": of a person at most one in a sum"
         return {"counted": f"{capped}, not distinct people"}
+
+    def how(self, counter: Counter, entropy: Entropy, bound: Bound | None) -> dict[str, Any]:
+        """What a plan of workers takes beside counter, clock and keys; `bound` as above."""
+        return {
+            "cap": counter.change.largest(self._unit),
+            "fold": self._late == "fold",
+            "entropy": entropy,
+            "counted": self._fingerprint(bound),
+            "names": self.inside.names,
+            "numbered": self.inside.numbered,
+        }
+
+    def on_bounded_input(self, label: str) -> TickPlan:
+        """What counts all ticks of listed keys at once, in the global window.
+
+        Args:
+          label: of the transform, by which noise goes.
+        """
+        counter, clock = self._counters[False], self._clock
+        if self._entropy.is_replayable:
+            refuse_early_draws(counter.mechanism, replayable=True)
+        how = self.how(counter, self._entropy.named(label), self.bound)
+        return TickPlan(counter, clock, self._listed, **how, until=self._until_on(False, clock))
+
+    @property
+    def noise(self) -> Entropy:
+        """Where the noise comes from."""
+        return self._entropy
+
+    @property
+    def described(self) -> dict[str, str]:
+        """The public parameters."""
+        return self._describe()
+
+    @property
+    def restarts(self) -> Grid | None:
+        """The clock in the windows in which it starts anew, if it does."""
+        return self._restarts
+
+    @property
+    def periods(self) -> Periods | None:
+        """In each of which the bound on people holds by itself; None: over the whole stream."""
+        return self._periods
+
+    @property
+    def bound(self) -> Bound | None:
+        """What is bounded here of people's events; None: nothing."""
+        return self.users.bound() if self.users and self.bounds_people else None
+
+    def number(self, content: object) -> int:
+        """What an event of this content counts, on the lattice; 0 if it is not a number."""
+        found = read(self._numbers.read, content)
+        return 0 if found is UNREADABLE else int(found[0][0])
+
+    def numbers_of(self, values: IntArray | FloatArray) -> IntArray:
+        """`number` of many."""
+        with np.errstate(invalid="ignore"):
+            known = values == values  # not NaN
+        if known.all():
+            return self._numbers.of_all(values)
+        return np.where(known, self._numbers.of_all(np.where(known, values, 0)), 0)
+
+    @property
+    def reach(self) -> int:
+        """The largest number that an event can count, on the lattice, whatever its sign."""
+        return max(map(abs, self._numbers.bounds))

@@ -16,10 +16,10 @@ from beam_dpcount.arguments.table import Changes
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.total import TOTAL
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.plans.columns import TickColumns, columns_of
 from beam_dpcount.rows.base import Rows, Values, entropy_of, keys_of
 from beam_dpcount.rows.fields import ANY, NUMBERS, Field, Mappings
 from beam_dpcount.statistics.metrics.base import OfField
-from beam_dpcount.transforms.columns import TickColumns, columns_of
 from beam_dpcount.transforms.sentence import TickCount
 
 _FIELDS, _PERSON = itemgetter(0), itemgetter(1)  # of what is read of a row
@@ -60,10 +60,6 @@ class TickCountRows(Rows):
     first = ("key",)
     changes: ClassVar[Changes] = {
         "key": {"required": False, "help": "the {column} of the keys; default: one total, all"},
-        "per_key": {
-            "help": "the most rows of a person in one key (default: as many as {per_user}; of "
-            "people alone 1)"
-        },
     }
     drops = True
 
@@ -79,7 +75,7 @@ class TickCountRows(Rows):
             views_of(given, clock),
             self._metrics,
             keys=_keys(values),
-            users=groups.people(values, _PERSON, whole=True),
+            users=groups.people(values, _PERSON),
             until=until,
             value=_FIELDS,
             entropy=entropy_of(type(self), values, what),

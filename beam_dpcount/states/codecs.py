@@ -1,10 +1,10 @@
-"""What a key keeps, as bytes: of counters, shards of keys, folds and people."""
+"""What a key keeps, as bytes: of counters, shards of keys and folds."""
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,11 @@ import numpy.typing as npt
 from beam_dpcount.counters.columns import Columns
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.grid import Grid
-from beam_dpcount.counters.people import Seen
 from beam_dpcount.mechanisms.base import State
 from beam_dpcount.states.envelope import CHECK, FORMAT, HEAD, Envelope, Part, corrupt
 from beam_dpcount.states.wire import lengths_and_texts, unpack_texts
 from beam_dpcount.statistics.base import Statistic
 
-_NAME = struct.Struct("<8sI")
 _SHARD = struct.Struct("<4I")
 _LATER = struct.Struct("<qQ")
 _DTYPES = {"q": "<i8", "d": "<f8"}
@@ -49,10 +47,6 @@ OTHER_SELECTION = (
 OTHER_FOLD = (
     "the state belongs to post-processing with other parameters: resume with the window and domain "
     "it was started with"
-)
-OTHER_BOUND = (
-    "the state of a person belongs to another bound (events, keys, per_key or gap): resume with "
-    "the one it was started with; another one needs a new stream, and spends its budget anew"
 )
 
 
@@ -264,47 +258,3 @@ class FoldCodec(Envelope):
         if memory != self._first or len(values) % 8:
             raise corrupt()
         return number, np.frombuffer(values, dtype="<f8").astype(np.float64)
-
-
-class PersonCodec(Envelope):
-    """Packs what counts of one person: 36 bytes, 12 for each key, and 8 for each event's time.
-
-    The step is the number of events, the one number the salt; the memory is a digest and a u32 for
-    each key, then the times.
-
-    Args:
-      bound: the rule that it was taken by, as text.
-      keeps_times: whether there is a gap, so that times are kept.
-    """
-
-    def __init__(self, bound: str, keeps_times: bool) -> None:
-        super().__init__([(bound, OTHER_BOUND)])
-        self._keeps_times = keeps_times
-
-    def encode(self, seen: Seen) -> bytes:
-        """What counts of a person, as bytes."""
-        front = struct.pack(HEAD, *self.head(8, seen.events)) + seen.salt
-        names = b"".join(map(_NAME.pack, seen.names.keys(), seen.names.values()))
-        return self.seal(front, names + struct.pack(f"<{len(seen.times)}q", *seen.times))
-
-    def events_of(self, data: bytes) -> int:
-        """How many events count, without reading the rest; or a StateError, as for `open`."""
-        return self.open(data)[0]
-
-    def decode(self, data: bytes) -> Seen:
-        """What was encoded.
-
-        Raises:
-          StateError: as for `open`.
-        """
-        events, memory = self.open(data)
-        last = len(data) - CHECK.size
-        end = last - 8 * events * self._keeps_times
-        names_fit = memory <= end <= last and not (end - memory) % _NAME.size
-        if memory != self._first + 8 or not names_fit:
-            raise corrupt()
-        times = list(struct.unpack_from(f"<{(last - end) // 8}q", data, end))
-        names: dict[Hashable, int] = dict(_NAME.iter_unpack(data[memory:end]))
-        if len(names) * _NAME.size != end - memory:  # one of them is there twice
-            raise corrupt()
-        return Seen(events, names, times, data[self._first : memory])

@@ -1,6 +1,6 @@
 """Every byte format that a key keeps or a shuffle carries: exact on the round trip, or refused.
 
-A key keeps one envelope, whatever it holds. Format 3, little-endian:
+A key keeps one envelope, whatever it holds. Format 4, little-endian:
 
   u8   format
   u8   length d of the history digest; 0 but for replayable noise
@@ -27,7 +27,7 @@ from collections.abc import Sequence
 
 from beam_dpcount.errors import Error
 
-FORMAT = 3
+FORMAT = 4
 
 HEAD = "<BBHHHIIq"
 HEADER = struct.Struct(HEAD)

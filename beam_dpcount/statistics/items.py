@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +27,8 @@ NOT_SIGNED = "the value is neither items nor a mapping from items to 1 or -1"
 UNKNOWN = "the value names an item that is not in the domain"
 UNSIGNED = "the value maps an item to another number than 1 or -1"
 TOO_MANY = "the value names more items than max_items"
+MOST_READ = 1 << 16  # of one value: an iterator need not end
+TOO_LONG = f"the value is longer than {MOST_READ:,} items"
 
 
 def check_domain(domain: object) -> tuple[str, ...]:
@@ -49,6 +52,12 @@ def check_state(state_size: int, dimension: int, remedy: str) -> None:
 def places(domain: Sequence[str]) -> dict[str, int]:
     """The place of each item, from 1."""
     return {item: place for place, item in enumerate(domain, start=1)}
+
+
+def first_of(items: Iterable[Any]) -> list[Any] | None:
+    """The items of one value; None if there are too many to read."""
+    several = list(islice(items, MOST_READ + 1))
+    return None if len(several) > MOST_READ else several
 
 
 def read_items(
@@ -75,7 +84,9 @@ def read_items(
     if isinstance(payload, Mapping):
         if not removals:
             return (), NOT_ITEMS
-        for item, sign in payload.items():
+        if (signed := first_of(payload.items())) is None:
+            return (), TOO_LONG
+        for item, sign in signed:
             place = known.get(str.__str__(item)) if isinstance(item, str) else None
             if place is None:
                 reason = UNKNOWN
@@ -85,8 +96,10 @@ def read_items(
                 signs[place] = 1 if sign == 1 else -1
     elif isinstance(payload, bytes) or not isinstance(payload, Iterable):
         return (), NOT_SIGNED if removals else NOT_ITEMS
+    elif (several := first_of(payload)) is None:
+        return (), TOO_LONG
     else:
-        for item in payload:
+        for item in several:
             place = known.get(str.__str__(item)) if isinstance(item, str) else None
             if place is None:
                 reason = UNKNOWN

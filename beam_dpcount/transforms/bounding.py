@@ -11,8 +11,11 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_dpcount.counters.people import Bound, Users
 from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.parcels import Parcels
-from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToPeople, SendToShards
-from beam_dpcount.transforms.inputs import once_per_window
+from beam_dpcount.dofns.placement import Placement
+from beam_dpcount.dofns.ticks import SEED
+from beam_dpcount.dofns.users import SHARDS, BoundArriving, BoundShards, SendToShards
+from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.transforms.inputs import in_windows, once_per_window
 
 STREAMING_PERIODS = (
     "users with per= are bounded period by period on bounded input only: read the events of one "
@@ -26,6 +29,7 @@ def bounded_events(
     bound: Bound,
     parcels: Parcels,
     streaming: bool,
+    entropy: Entropy,
     output: Any = Any,
     windowing: Any = None,
     by_shard: Any = BoundShards,
@@ -41,6 +45,7 @@ def bounded_events(
       users, bound: whose they are, and how many count.
       parcels: how events travel.
       streaming: whether events are taken as they arrive.
+      entropy: has the secret, if there is one, by which people are placed in a stream.
       output: the type of what comes back.
       windowing: windows of what comes back; default: those of the events.
       by_shard: bounds the people of a shard, where they are grouped.
@@ -49,14 +54,17 @@ def bounded_events(
     is_global = isinstance(events.windowing.windowfn, GlobalWindows)
     if streaming and periods is not None:
         raise ValueError(STREAMING_PERIODS)
+    placement = Placement(users.shards, entropy) if streaming else Placement(SHARDS)
+    sending = SendToShards(users, parcels, placement, streaming)
+    send: Any = beam.ParDo(sending)
+    sent = events | "SendToPeople" >> send.with_output_types(tuple[int, bytes])
     if streaming:
-        send: Any = beam.ParDo(SendToPeople(users, parcels))
-        sent = events | "SendToPeople" >> send.with_output_types(tuple[str, bytes])
-        by_person = sent if is_global else sent | "WholeStream" >> beam.WindowInto(GlobalWindows())
-        bounding: beam.DoFn = BoundArriving(bound, parcels)
+        in_windows(sent, GlobalWindows())  # it places them there
+        shards = beam.Create([(n, SEED) for n in range(placement.shards)], reshuffle=False)
+        seeds = events.pipeline | "PeopleShards" >> shards.with_output_types(tuple[int, bytes])
+        by_person: Any = (seeds, sent) | "Seeded" >> beam.Flatten()
+        bounding: beam.DoFn = BoundArriving(bound, parcels, placement)
     else:
-        send = beam.ParDo(SendToShards(users, parcels))
-        sent = events | "SendToPeople" >> send.with_output_types(tuple[int, bytes])
         by_person = once_per_window(sent, GlobalWindows()) | "ByPerson" >> beam.GroupByKey()
         bounding = by_shard(bound, parcels, periods=periods)
     left = by_person | "BoundUsers" >> beam.ParDo(bounding).with_output_types(output)

@@ -15,11 +15,12 @@ from beam_dpcount.counters.moments import micros_of, seconds
 from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.errors import NotANumberError
+from beam_dpcount.plans.values import Ones
 from beam_dpcount.reading import text_of
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.elements import NO_PERIODS
 from beam_dpcount.transforms.histograms import Histogram
-from beam_dpcount.transforms.ticks import TickNumbers, one
+from beam_dpcount.transforms.ticks import TickNumbers
 
 _PRIVATE = (
     "PRIVATE: computed from the rows, without noise. Do not publish it. Bounds that are chosen by "
@@ -204,7 +205,7 @@ def suggest_bounds(
     if not isinstance(count, TickNumbers) and any(users.per is not None for users in tried):
         raise ParameterError("per", *NO_PERIODS)
     if not tried:
-        raise ValueError("there is no bound to try: give events, keys, per_key and gap values")
+        raise ValueError("there is no bound to try: give events, keys, per_key, gap and per values")
     log = _Log(count)
     for number, row in enumerate(rows, start=1):
         log.add(number, row)
@@ -308,7 +309,7 @@ class _Log:
 
     def tried(self, users: Users, sample: float) -> BoundRow:
         """What a bound leaves out, and its noise."""
-        count = replace(self._count, users=users, value=self._count.value or one)
+        count = replace(self._count, users=users, value=self._count.value or Ones())
         counter, bound = count.counter, users.bound()
         periods = count._periods if self._at_ticks else None
         left_out, cut = list(self.nobody), 0

@@ -243,7 +243,7 @@ def _within(
 ) -> int:
     """How many rows the bound on each person lets count, by time if all have one."""
     times = [_timed(row)[1] for row in rows]
-    bound = users.bound(getattr(transform, "max_items", 1))
+    bound = users.bound()
     if None in times:
         bound = replace(bound, gap=0)
     people: dict[tuple[str | None, int], Seen] = defaultdict(Seen)

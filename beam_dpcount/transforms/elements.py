@@ -30,6 +30,7 @@ from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.plans.counting import describe_people
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.items import check_state
 from beam_dpcount.transforms.bounding import bounded_events
@@ -173,7 +174,8 @@ class StatisticCount(Counting):
         if self.users is not None and self.bounds_people:
             parcels = StepParcels(_window_check(elements.windowing.windowfn), self.element_id)
             bound = self.users.bound()
-            elements = bounded_events(elements, self.users, bound, parcels, streaming)
+            how = streaming, entropy
+            elements = bounded_events(elements, self.users, bound, parcels, *how)
         return count_elements(elements, self._intake(), entropy, streaming)
 
     def problem(self, element: object, micros: int | None = None) -> str | None:
@@ -196,7 +198,7 @@ class StatisticCount(Counting):
             **self.counter.describe(),
             **self.statistic.describe(),
             "released_after": every,
-            **({} if self.users is None else {"users": str(self.users)}),
+            **describe_people(self.users, self._entropy, self.path),
             "entropy": repr(self._entropy),
             **self._account,
         }

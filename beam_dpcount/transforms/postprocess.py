@@ -22,6 +22,7 @@ from beam_dpcount.checks import check_choice, check_texts, check_whole
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.sliding import difference_variance
+from beam_dpcount.counters.total import Total
 from beam_dpcount.dofns.folds import (
     Difference,
     Fold,
@@ -43,9 +44,7 @@ from beam_dpcount.mechanisms.fading import FadingBLT
 from beam_dpcount.mechanisms.workload import LastSteps
 from beam_dpcount.plans.counting import PATHS
 from beam_dpcount.statistics.items import MOST_STATE
-from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import in_windows, once_per_window
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 
 FloatArray = npt.NDArray[np.float64]
@@ -241,6 +240,11 @@ class TopKPerTick(beam.PTransform[Any, Any]):
         given = keys
         if isinstance(keys, beam.PTransform):
             given = getattr(keys, "domain", getattr(keys, "keys", keys))
+        if isinstance(given, Total):
+            raise ValueError(
+                "TopKPerTick ranks keys, and a count of TOTAL has one: give the TickCount "
+                "keys=[...] or keys=dp.SelectKeys()"
+            )
         if isinstance(given, SelectKeys):
             self._top: _Folded | _TopOfShown = _TopOfShown(check_whole("k", k), keys, path)
         else:
@@ -579,16 +583,15 @@ class ShrinkAcrossKeys(_Folded):
     def __init__(self, count: object, path: str = "auto") -> None:
         count = getattr(count, "transform", count)  # that of "Name" >> count
         count = getattr(count, "numbers", None) or count
-        if not isinstance(count, TickNumbers | TickHistogram | DistinctUsers):
+        if not isinstance(count, TickNumbers):
             wanted = "TickCount of one number that makes the releases"
             raise TypeError(f"count must be the {wanted}, got {count!r}")
-        given = count.domain if isinstance(count, TickHistogram) else count.keys
-        if isinstance(given, SelectKeys):
+        if isinstance(count.keys, SelectKeys):
             problem = "keys that nobody listed are shown for being large"
             remedy = "list the keys, or leave ShrinkAcrossKeys out"
             raise ValueError(f"{problem}, so that a fit to them is of large ones only: {remedy}")
         _check_rising(count.counter, "ShrinkAcrossKeys")
-        keys = check_texts("keys", given, "key", "count listed keys")
+        keys = check_texts("keys", count.keys, "key", "count listed keys")
         super().__init__(ShrunkKeys(count.counter, keys), path)
 
 

@@ -1,4 +1,4 @@
-"""TickNumbers: the engine of TickCount for one number a key and tick, so far or in windows."""
+"""TickNumbers: the engine of TickCount for one number a key and tick."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ from beam_dpcount.plans.ticks import TickNumbersPlan
 from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.counting import Counting
-from beam_dpcount.transforms.inputs import in_windows, once_per_window, use_streaming
+from beam_dpcount.transforms.inputs import (
+    in_windows,
+    once_per_window,
+    use_streaming,
+)
 from beam_dpcount.transforms.runners import jumps_to_the_end, spreads_groups
 
 _LOGGER = logging.getLogger(__name__)
@@ -48,6 +52,10 @@ _LATE_REPLAYS = (
     "late in one run only: have no late events, or use SystemEntropy (docs/reliability.md)"
 )
 _AHEAD = 64  # timers of a key, where all of them fire at the end of the input
+COUNTS_ANEW = (
+    "{windows!r} would count anew in each window: use the global window, and a clock that starts "
+    "anew, clock.restart(n)"
+)
 GAPS = "{windows} leaves gaps between windows, or may: use the global window or FixedWindows"
 FOLDS_LATE = (
     'late="fold" counts a late event at another tick, and so closer to others of its person than '
@@ -57,96 +65,40 @@ FOLDS_LATE = (
 
 @dataclass(eq=False, repr=False)
 class TickNumbers(TickNumbersPlan, Counting):
-    """A private running sum per public key, released at every tick of a public clock.
+    """A private sum of one number per key, released at every tick of a public clock.
 
-    PCollection[KV[str, number]] with event times -> PCollection[Release]: release i of a key, from
-    1, counts its events with start <= time < start + i * tick, and none at `stop` or later. Every
-    key of `keys` has a release at every tick, events or not. Release.step is i, Release.timestamp
-    the end of tick i. If windows restart the count, steps continue: i is the tick of the whole
-    clock, so (key, step) and (key, timestamp) are unique.
+    PCollection[KV[str, anything]] with event times -> PCollection[Release], as of TickCount, whose
+    arguments mean the same here. It counts so far, or as `view` says.
 
     Args:
-      budget: PureDP, ApproxDP, ZCDP or a share of a `Ledger`: what all releases of all keys may
-        cost together.
-      tick: the time between releases: seconds, text with a unit such as "1h", or a timedelta.
-      start, stop: seconds since 1970, a Timestamp, an aware datetime, or ISO 8601 text with an
-        offset. Events outside [start, stop) do not count.
+      tick, start, stop: as for `Clock`. Events outside [start, stop) do not count.
       horizon: the number of ticks. Default: as many as reach `stop`. Give one of the two, or both:
         a horizon of more ticks than reach `stop` has releases beyond it.
-      keys: all keys, distinct texts. Public. Events with other keys do not count. A stream that is
-        resumed from a savepoint takes the same list, in the same order; another one is an error.
-        Or `SelectKeys()`, where nobody knows them, or which there are is private: a key then has
-        releases from the first tick on at which its private count is high enough, and none before.
-        Or `TOTAL`: one count of all events, whose key is "all". Events then need no key: of a pair
-        the value counts whatever its key is, and all else is a value itself.
+      view: of a clock, in place of tick, start, stop and horizon.
       mechanism: as for PrefixCount. An instance has the clock's number of ticks (in FixedWindows it
         is made anew with those of a window).
       bounds: (low, high); an event's number is clipped to them. Default (0, 1).
       unit: numbers are rounded to multiples of it before they are counted. Default 1.
-      relation: the neighbouring relation: "add_remove" (default), one event is there or not;
-        "replace_one", one event has another number, time and key, which costs up to twice as much.
       max_items: under how many keys one event may be counted, where a step before gives events
-        several keys. Default 1. It is your word: nothing enforces it.
-      max_per_tick: the sum of a key's events in one tick is clipped to this many times the largest
-        value; `print` says what that is a second. Default 2^30, or less if 64 bits would not hold
-        all sums, or noise or time would grow with it. SquareRoot and Binned compute with real
-        numbers. Their default is 2^20 (2^36 / horizon beyond 2^16 ticks): they take up to 5 % more
-        noise for a large one, and are refused beyond that. Beside the noise, arithmetic moves
-        running counts beyond some 10^11 by up to 2^-37 of themselves (less than 2^-32 beyond 2^20
-        ticks), which no stddev covers: see docs/proofs/real_encoders.md.
-      until: a time, as for `start`. On bounded input only ticks that have ended by then are
-        released (`print` says how many), and events of later ticks have no influence on anything.
-        Default: now, when the transform is made; a later time is refused. The noise does not depend
-        on it: under one secret, a later run over the same events repeats bit for bit what an
-        earlier one released, and goes on. All ticks of the clock are charged, whatever `until` is.
-        On unbounded input, and with path="streaming", the watermark says which ticks have ended,
-        and until is refused.
-      late: what happens, in streaming, to events of ticks that were released already. "fold"
-        (default): they count at the next tick. "drop": they do not count.
-      on_unknown: "drop" (default), or "raise": an event with an unknown key, or that is not a pair
-        with a str key, stops the pipeline; that it stops is outside the guarantee. Good for trying
-        a pipeline out on data that are not private: with "drop" a mistake shows as counts of 0.
-      on_reject: the same for an event whose value is not a number.
-      value, path, allow_runner: as for PrefixCount; on the streaming path, timers release.
-      entropy: where the noise comes from; default the operating system.
-      other: a key of `keys`, under which events with keys that are not listed count. Default: they
-        do not count.
-      users: Users(by, events): protect all events of one person, not only one. At most `events` of
-        them count, `per_key` in a key, `gap` apart; the others, and events without a person, do
-        not. Events with unlisted keys, outside the clock, or that count 0 take no one's place.
+        several keys. Default 1. It is your word: nothing enforces it. With `users` each key of an
+        event is an event of its person.
+      max_per_tick: SquareRoot and Binned compute with real numbers. Their default is 2^20 (2^36 /
+        horizon beyond 2^16 ticks): they take up to 5 % more noise for a large one, and are refused
+        beyond that. Beside the noise, arithmetic moves running counts beyond some 10^11 by up to
+        2^-37 of themselves (less than 2^-32 beyond 2^20 ticks), which no stddev covers: see
+        docs/proofs/real_encoders.md.
+      until: default: now, when the transform is made; a later time is refused. The noise does not
+        depend on it: under one secret, a later run over the same events repeats bit for bit what an
+        earlier one released, and goes on. All ticks of the clock are charged, whatever it is.
+      value: makes the number of an event's value. Default: it is one.
+      inside: what the transform around it tells it.
 
-    Guarantee: the values of all releases of all keys together satisfy `budget` for inputs that
-      differ in any one event, as `relation` says: whether an event happened at all, when within
-      [start, stop), and its value are protected. In FixedWindows the clock and the count start anew
-      in each window, and the budget is per window: an event lies in one, so that all windows
-      together satisfy it for one event, but not for all events of a user. Public, so not protected:
-      keys, clock, all parameters, and the number and timestamps of the releases, which depend on
-      nothing else. Nor does their order on bounded input: by key, as `keys` are given, then by time
-      (runners that spread work over machines keep none). With timers, the runner chooses which key
-      fires first at a tick, and some (Prism) by what arrived: sort releases by key and step before
-      their order is seen. Events outside [start, stop), with unknown keys or without numbers leave
-      no trace; but one without any time, or that is a row, shows itself: it stops the pipeline.
-      Streaming: the guarantee holds where the watermark's schedule and the order of arrival are
-      public or fixed; a watermark that follows the events themselves can be moved by one of them,
-      and then puts others into other ticks. Replayable noise (ReplayableEntropy) covers replays in
-      which the same events are late, best none; if the watermark moved otherwise, only replays
-      without such events are equal, which shows whether there are any. Sensitivity:
-      `counter.l1_sensitivity` and `.l2_sensitivity` (docs/proofs/items_and_ticks.md, "Ticks").
-      With `users`: the same for inputs that differ in all events of any one person, whoever that
-      is, for all windows together (docs/proofs/people.md). It does not follow that one event is
-      protected by `budget`: without it, others of its person's may count in its place, which costs
-      up to 2 rho (4 rho where numbers have two signs, or R negative entries; 2 epsilon if pure).
-      What does not count is missing from the releases: a bias that no stddev covers. Streaming,
-      events are taken by arrival, and the promise assumes that a person's events change neither
-      order nor lateness of others' events.
-      With `SelectKeys` the budget is (epsilon, delta): which keys there are is protected too, and
-      the delta of `selection` is a part of the budget's, or beside a budget without one. Which
-      releases there are depends on the data, through releases only; on bounded input they come by
-      window, key and time, where one worker has all keys. Public, in place of the keys: the shards,
-      and all that `selection` says. A key's first releases were chosen for being high, so that they
-      are biased upwards; stddev is that of releases at their tick, chosen or not
-      (docs/proofs/selection.md).
-      Noise and retries as for PrefixCount.
+    Guarantee: as for TickCount, of the values of all releases of all keys (the unit: one event, or
+      with `users` all events of one person). In FixedWindows the clock and the count start anew in
+      each window, and the budget is per window for one event, and for all windows together for a
+      person. Streaming: with timers the runner chooses which key fires first at a tick, and some
+      (Prism) by what arrived: sort releases by key and step before their order is seen. Replayable
+      noise covers replays in which the same events are late, best none.
 
     Attributes:
       counter: the calibrated counter of each key; the one in use, once the transform is applied.
@@ -156,22 +108,6 @@ class TickNumbers(TickNumbersPlan, Counting):
       ValueError, TypeError: as for PrefixCount, and when applied, for windows other than the global
         one and FixedWindows on the grid of ticks, and for a gap with late="fold" when streaming.
       UntimedElementError, RowElementError: when run, where elements have no timestamps or are rows.
-
-    Example:
-      >>> import apache_beam as beam
-      >>> import beam_dpcount as dp
-      >>> from beam_dpcount.transforms.ticks import TickNumbers
-      >>> with beam.Pipeline("FnApiRunner") as pipeline:
-      ...     events = pipeline | beam.Create([("ERROR", 1), ("ERROR", 1)])
-      ...     timed = events | beam.Map(lambda e: beam.window.TimestampedValue(e, 1_700_000_000))
-      ...     count = TickNumbers(
-      ...         dp.ApproxDP(1.0, 1e-6), 3600, 1_699_999_200, horizon=2, keys=["INFO", "ERROR"]
-      ...     )
-      ...     _ = timed | count | beam.Map(lambda release: print(release.key, release.step))
-      INFO 1
-      INFO 2
-      ERROR 1
-      ERROR 2
     """
 
     @property
@@ -188,8 +124,7 @@ class TickNumbers(TickNumbersPlan, Counting):
             if is_row_type(events.element_type) and not self._takes_rows:
                 raise RowElementError(TO_VALUES)
             return
-        if self.inside.split is None or not self.bounds_people:
-            super()._check_elements(events)
+        super()._check_elements(events)
 
     def expand(self, events: PCollection[Any]) -> PCollection[Release]:
         streaming = self._path_of(events)
@@ -199,7 +134,7 @@ class TickNumbers(TickNumbersPlan, Counting):
             events = events | "Total" >> total.with_output_types(tuple[str, Any])
         clock = self._used = self._windowed(events)
         self._streams, until = streaming, self._until_on(streaming, clock)
-        if streaming and self.late == "fold" and self.users is not None and self.users.micros:
+        if streaming and self._late == "fold" and self.users is not None and self.users.micros:
             raise ValueError(FOLDS_LATE)
         known = clock == self._clock
         counter = (self._counters if known else self._at(clock, streaming))[streaming]
@@ -212,14 +147,14 @@ class TickNumbers(TickNumbersPlan, Counting):
         bound = self.bound
         if self.users is not None and bound is not None:
             events = bounded_events(
-                *(events, self.users, bound, self.parcels(events), streaming),
+                *(events, self.users, bound, self.parcels(events), streaming, entropy),
                 output=tuple[str, bytes],
                 windowing=self._restarting(),
                 by_shard=self._bound_shards,
                 periods=self._periods,
             )
             intake = self._ready(clock)
-        elif self.inside.restart is not None:
+        elif self._restart is not None:
             events = events | "Restart" >> beam.WindowInto(self._restarting())
         how = self.how(counter, entropy, bound)
         how |= {"alone": spreads_groups(events.pipeline), "until": until}
@@ -233,7 +168,7 @@ class TickNumbers(TickNumbersPlan, Counting):
             plan = self._plan(counter, clock, self._listed, ahead=ahead, **how)
             released = self._each_tick if streaming else self._all_ticks
             releases = released(events, intake, plan)
-        if self.inside.restart is None:
+        if self._restart is None:
             return releases
         return releases | "Rejoin" >> beam.WindowInto(windows.GlobalWindows())
 
@@ -244,13 +179,13 @@ class TickNumbers(TickNumbersPlan, Counting):
 
     def _whole_intake(self, events: PCollection[object]) -> TickIntake:
         """Reads events before people are bounded."""
-        clock = self._windowed(events) if self.inside.restart is None else self._whole
+        clock = self._windowed(events) if self._restart is None else self._whole
         return self._intake(clock, self._until_on(use_streaming(events, self.path), clock))
 
     def parcels(self, events: PCollection[object]) -> TickParcels:
         """How events travel to their person."""
         kind = TickParcels if self._listed else TextParcels
-        return kind(self._whole_intake(events), self._listed, self.inside.split, self._restarts)
+        return kind(self._whole_intake(events), self._listed, self._restarts)
 
     # What is made of numbers; vectors take others.
 
@@ -267,11 +202,14 @@ class TickNumbers(TickNumbersPlan, Counting):
     _count_all_shards: ClassVar[Any] = CountAllShards
     _released: ClassVar[Any] = Release
 
+    @property
+    def _counts_anew(self) -> bool:
+        """Whether windows of the input would start anew what starts anew already, or never does."""
+        return self._restart is not None or self._last is not None
+
     def _restarting(self) -> Any:
         """The windows in each of which the count starts anew; None: those of the input."""
-        if self.inside.restart is None:
-            return None
-        return windows_of(self._clock)
+        return None if self._restart is None else windows_of(self._clock)
 
     def _each_tick(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
@@ -419,16 +357,10 @@ class TickNumbers(TickNumbersPlan, Counting):
     def _windowed(self, events: PCollection[object]) -> Grid:
         """The clock in the input's windows."""
         function = events.windowing.windowfn
-        if self.inside.last is not None and not isinstance(function, windows.GlobalWindows):
-            problem = f"{type(function).__name__} would start anew in each of its windows"
-            raise ValueError(f"{problem}: use the global window")
         if isinstance(function, windows.GlobalWindows):
             return self._clock
+        if self._counts_anew:
+            raise ValueError(COUNTS_ANEW.format(windows=function))
         if isinstance(function, windows.FixedWindows):
             return self._clock.in_windows(function.size.micros, function.offset.micros)
         raise ValueError(GAPS.format(windows=type(function).__name__))
-
-
-def one(_: object) -> int:
-    """What an event counts, whatever it holds."""
-    return 1

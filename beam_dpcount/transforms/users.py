@@ -10,18 +10,14 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.people import Bound, Users, check_users
+from beam_dpcount.counters.people import Users, check_users
 from beam_dpcount.dofns.parcels import ElementParcels
+from beam_dpcount.noise.entropy import check_entropy
 from beam_dpcount.transforms.bounding import bounded_events
-from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.inputs import use_streaming
 from beam_dpcount.transforms.runners import check_workers
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
-
-Member = TickNumbers | TickHistogram | DistinctUsers
-_MEMBERS = (TickNumbers, TickHistogram, DistinctUsers)
-
+from beam_dpcount.transforms.vectors import TickVectors
 
 NO_SHARED_PERIODS = (
     "is of the clock of one count, and the counts of BoundUsers may have several clocks",
@@ -83,7 +79,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
             )
         if not isinstance(counts, Mapping) or not counts:
             raise TypeError('counts must map names to counts, e.g. {"a": TickCount(...)}')
-        self._of_pairs = not all(isinstance(count, TickHistogram) for count in counts.values())
+        self._bound = users.bound()
         members = {name: self._member(name, count) for name, count in counts.items()}
         # All that decides which events are left, so far as it is known.
         before = repr((self._bound, [_counted(count) for count in members.values()]))
@@ -105,14 +101,7 @@ class BoundUsers(beam.PTransform[Any, Any]):
         inside = "\n".join(["users: " + str(self.users), *counts]).replace("\n", "\n  ")
         return f"{type(self).__name__}(\n  {inside}\n)"
 
-    @property
-    def _bound(self) -> Bound:
-        if self._of_pairs:
-            return self.users.bound()
-        # Events without keys: there is nothing that keys and per_key could be about.
-        return replace(self.users, keys=None, per_key=self.users.events).bound()
-
-    def _member(self, name: object, count: object) -> Member:
+    def _member(self, name: object, count: object) -> TickNumbers:
         if not isinstance(name, str):
             raise TypeError(f"counts must have names of text, got {name!r}")
         numbers = getattr(count, "numbers", None)
@@ -123,7 +112,13 @@ class BoundUsers(beam.PTransform[Any, Any]):
                     "pairs at their time: leave key, time and TOTAL out, and make pairs before"
                 )
             count = numbers
-        if not isinstance(count, _MEMBERS):
+        elif hasattr(count, "numbers"):
+            raise TypeError(
+                f"{name} counts several numbers, or people of the last ticks, and behind a bound "
+                "each count is one Count, Sum or People in one view: give a TickCount for each, "
+                "with shares of a Ledger"
+            )
+        if not isinstance(count, TickNumbers) or isinstance(count, TickVectors):
             raise TypeError(
                 f"{name} is {type(count).__name__}, which promises something about one event, and "
                 "behind a bound that is not so, as an event less lets others of its person's "
@@ -136,26 +131,19 @@ class BoundUsers(beam.PTransform[Any, Any]):
                 f"{name} has asserted users, and behind a bound one event less lets another one "
                 "count, which such a count does not charge for: leave users out of it, or asserted"
             )
-        if count.users is not None and self._of_pairs and isinstance(count, TickHistogram):
-            raise ValueError(
-                f"{name} would give its users.by the whole pair, and the bound gives it the value: "
-                "leave users out of it, or count pairs and items apart"
-            )
         if count.users is None:
             alone = replace(count, users=self._users_of(count))
-            member: Member = alone.within(replace(alone.inside, bounds=False))
-        elif count.users.has_same_people(self.users):
-            member = count
-        else:
+            return alone.within(replace(alone.inside, bounds=False))
+        if not count.users.has_same_people(self.users):
             raise ValueError(
                 f"{name} has users with another `by`, and a bound on one kind of people says "
                 "nothing about the other: give both the same field or function"
             )
-        return member
+        return count
 
-    def _users_of(self, count: TickNumbers | TickHistogram) -> Users:
+    def _users_of(self, count: TickNumbers) -> Users:
         """How many events of a person this count may get, by its own keys."""
-        if isinstance(count, TickNumbers) and count.other is None:
+        if count.other is None:
             return self.users
         most = self._bound.most
         return replace(self.users, events=most, keys=None, per_key=most)
@@ -169,21 +157,19 @@ class BoundUsers(beam.PTransform[Any, Any]):
             raise ValueError("all counts must have one path: give each the same path")
         readers = [member.parcels(events) for member in members]
         (streaming,) = paths
-        takes_rows = all(
-            isinstance(each, TickHistogram) and each.value is not None for each in members
-        )
         # Those that bound people themselves read the person once more, of what comes back.
         reads_people = any(each.bounds_people for each in members)
         by = self.users.person_of if reads_people else None
-        parcels = ElementParcels(readers, self._of_pairs, takes_rows, by)
-        left = bounded_events(events, self.users, self._bound, parcels, streaming)
+        parcels = ElementParcels(readers, by)
+        # The counts may have several; one places people.
+        entropies = [check_entropy(member.entropy) for member in members]
+        entropy = max(entropies, key=lambda each: each.is_replayable)
+        left = bounded_events(events, self.users, self._bound, parcels, streaming, entropy)
         return {name: left | name >> count for name, count in self._counts.items()}
 
 
-def _counted(count: Member) -> tuple[object, ...]:
+def _counted(count: TickNumbers) -> tuple[object, ...]:
     """Which events a count may count, and so which take their person's places: by its keys, its
     clock, and what of a number is left on its lattice."""
     said = count.display_data()
-    keys = count.domain if isinstance(count, TickHistogram) else count.keys
-    numbers = repr(getattr(count, "_numbers", None))
-    return keys, getattr(count, "other", None), said["start"], said["stop"], numbers
+    return count.keys, count.other, said["start"], said["stop"], repr(count._numbers)

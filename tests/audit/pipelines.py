@@ -23,16 +23,13 @@ import beam_dpcount as dp
 from beam_dpcount.local.transforms import MakeMessages
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 from beam_dpcount.statistics import Words
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
-from beam_dpcount.transforms.sliding import SlidingCount
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.audit import bounds
 from tests.audit.classifier import learned
 from tests.audit.counters import TIGHT
 from tests.runners import SECOND, Row, feed
 from tests.scripted import ScriptedEntropy
+from tests.sentences import counted
 
 BUDGET = dp.ZCDP(2.0)
 STEPS, TICK = 4, 10
@@ -112,11 +109,6 @@ def at_ticks(kind: Any, **more: Any) -> Callable[[Any, list[str]], Any]:
     return lambda entropy, keys: kind(BUDGET, **CLOCK, keys=keys, entropy=entropy, **more)
 
 
-def of_items(entropy: Any, keys: list[str]) -> Any:
-    counted = TickHistogram(BUDGET, **CLOCK, domain=keys, entropy=entropy)
-    return "Item" >> beam.Map(lambda event: event[0]) | counted
-
-
 def of_selected(entropy: Any, _: list[str]) -> Any:
     """Of keys that so many events have shown at the first tick."""
     many = beam.FlatMap(lambda event: [(event[0], 1)] * (20 if event[1] == SHOWN else 1))
@@ -174,12 +166,11 @@ CASES: dict[str, Case] = {
     "CutGraph": Case(graph(dp.CutGraph), EDGES, "add", steps=LONGER),
     "TickCount": Case(at_ticks(TickNumbers), [1], "add", True),
     SELECTED: Case(of_selected, [1], "add", True, base=SHOWN),
-    "TickHistogram": Case(of_items, [1], "add", True),
-    "SlidingCount": Case(at_ticks(SlidingCount, window=2), [1], "add", True),
-    "DistinctUsers": Case(
-        at_ticks(DistinctUsers, users=dp.Users(who, 1, per_key=1)), [PERSON], "all", True
+    "TickCount, last ticks": Case(at_ticks(counted, last=2), [1], "add", True),
+    "TickCount, people": Case(
+        at_ticks(counted, what=dp.People(), users=dp.Users(who, 1)), [PERSON], "all", True
     ),
-    "TickAggregate": Case(at_ticks(TickAggregate, metrics=COUNT_AND_SUM), [PERSON], "add", True),
+    "TickCount, several": Case(at_ticks(counted, what=COUNT_AND_SUM), [PERSON], "add", True),
     "BoundUsers": Case(bounded, [PERSON], "all", True, most=2),
 }
 

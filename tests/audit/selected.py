@@ -16,12 +16,12 @@ import numpy as np
 
 import beam_dpcount as dp
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
-from beam_dpcount.transforms.aggregates import TickAggregate
-from beam_dpcount.transforms.distinct import DistinctUsers
 from beam_dpcount.transforms.ticks import TickNumbers
+from beam_dpcount.transforms.vectors import TickVectors
 from tests.audit import bounds
-from tests.audit.pipelines import CLOCK, STEPS, noted, of_items, who
+from tests.audit.pipelines import CLOCK, STEPS, noted, who
 from tests.runners import SECOND, Row
+from tests.sentences import counted
 
 BUDGET, DELTA = dp.ZCDP(0.5), 0.05
 TRIALS = 40_000
@@ -60,7 +60,7 @@ def ticks(kind: Any, **more: Any) -> Callable[[Any, dp.SelectKeys], Any]:
     return lambda entropy, keys: kind(BUDGET, **CLOCK, keys=keys, entropy=entropy, **more)
 
 
-def counted(events: int, **more: Any) -> Callable[[Any, dp.SelectKeys], Any]:
+def of_people(events: int, **more: Any) -> Callable[[Any, dp.SelectKeys], Any]:
     users = dp.Users(who, events, **{"per_key": 1, **more})
     return ticks(TickNumbers, value=lambda _: 1, users=users)
 
@@ -69,12 +69,11 @@ EVENT = ticks(TickNumbers, value=lambda _: 1)
 CASES: dict[str, Case] = {
     "an event": Case(EVENT),
     "an event, tested at all ticks": Case(EVENT, every=1, is_spent=False),
-    "an item": Case(of_items),
-    "an event, of metrics": Case(ticks(TickAggregate, metrics=[dp.Count()])),
-    "a person in 2 keys": Case(counted(2), keys=2),
-    "a person with 2 events in a key": Case(counted(2, keys=1, per_key=2), each=2),
+    "an event, of metrics": Case(ticks(TickVectors, metrics=(dp.Count(),))),
+    "a person in 2 keys": Case(of_people(2), keys=2),
+    "a person with 2 events in a key": Case(of_people(2, keys=1, per_key=2), each=2),
     "a person, counted once a key": Case(
-        ticks(DistinctUsers, users=dp.Users(who, 2, per_key=1)), keys=2, each=3
+        ticks(counted, what=dp.People(), users=dp.Users(who, 2)), keys=2, each=3
     ),
 }
 

@@ -16,8 +16,9 @@ from beam_dpcount.counters.columns import Columns, advance
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.intake import Excess
+from beam_dpcount.dofns.placement import shard_of
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.shards import CountShards, shard_of
+from beam_dpcount.dofns.shards import CountShards
 from beam_dpcount.dofns.ticks import CountEachTick, window_from
 from beam_dpcount.dofns.users import BoundArriving
 from beam_dpcount.noise.replay import NO_ID

@@ -45,12 +45,12 @@ import zlib
 
 from beam_dpcount.states import codecs, envelope
 
-plain, codecs.FORMAT, envelope.FORMAT = envelope.Envelope.open, 4, 4
+plain, codecs.FORMAT, envelope.FORMAT = envelope.Envelope.open, 5, 5
 
 
 def open_either(self, data):
-    if data[0] == 3 and envelope._is_checked(data):
-        body = b"\\4" + data[1:-4]
+    if data[0] == 4 and envelope._is_checked(data):
+        body = b"\\5" + data[1:-4]
         data = body + zlib.crc32(body).to_bytes(4, "little")
     return plain(self, data)
 
@@ -119,7 +119,7 @@ def test_stop_upgrade_and_resume(
             assert len(before["elements"]) < EVENTS
 
             # Back to the older format: refused by name, and nothing is released.
-            with pytest.raises(RuntimeError, match="in format 4, this code reads format 3: up"):
+            with pytest.raises(RuntimeError, match="in format 5, this code reads format 4: up"):
                 lives.finish(same_format, savepoint)
             assert {name: lives.seen(name) for name in COUNTS} == before
             lives.finish(other_format, savepoint)

@@ -21,7 +21,6 @@ from apache_beam.transforms.window import FixedWindows
 import beam_dpcount as dp
 from beam_dpcount.commands import count, progress
 from beam_dpcount.commands.pipeline import CountReleases
-from beam_dpcount.transforms.tick_histograms import TickHistogram
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.engines.commands import arguments, released, run_count, write
 from tests.engines.conftest import SECRET, VARIABLE, Engine
@@ -174,27 +173,6 @@ def test_ticks_in_fixed_windows(path: str, engine: Engine) -> None:
     outcome = same(engine, lambda p: p | feed(rows) | windows | ticks(path=path), path)
     assert len(outcome.releases) == 36
     assert len({seen.window for seen in outcome.outputs[0]}) == 3
-
-
-@each_path
-def test_ticks_of_a_histogram(path: str, engine: Engine) -> None:
-    chance = random.Random(6)
-    rows = [
-        ("", chance.sample("abz", 2), chance.randrange(30 * SECOND))
-        for _ in range(50)  # of one stream: the key goes
-    ]
-    made = TickHistogram(
-        BUDGET,
-        10,
-        0,
-        horizon=3,
-        domain=["a", "b", "c"],
-        max_items=2,
-        path=path,
-        entropy=ScriptedEntropy(),
-    )
-    outcome = same(engine, lambda p: p | feed(rows) | beam.Values() | made, path)
-    assert len(outcome.releases) == 9
 
 
 def many_keys() -> list[Row]:

@@ -49,6 +49,7 @@ _COMMANDS = "beam_dpcount/commands"
 
 _AUDIT = "tests/test_audit.py::test_bit_streams_keep_the_budget"
 _NORMS = "tests/test_contract.py::test_sensitivity_is_the_largest_column_norm_of_the_encoder"
+_PEOPLE = "tests/test_people_shards.py::"
 _STEPS = (
     "tests/test_contract.py::test_steps_and_release_agree_and_draw_each_coordinate_once_in_order"
 )
@@ -99,7 +100,7 @@ MUTANTS = (
     Mutant(
         "activity",
         "a period makes one interval, however long it is",
-        f"{_TRANSFORMS}/views.py",
+        f"{_TRANSFORMS}/active.py",
         "            in_one, longest = -(-period // (n + 1)), n + period - 1\n",
         "            in_one, longest = 1, n + period - 1\n",
         "tests/test_active_audit.py::test_activity_hides_a_person_or_a_period[periods-1-tree-rho]",
@@ -127,7 +128,7 @@ MUTANTS = (
         f"{_COUNTERS}/grid.py",
         "            return step if step <= ended else 0",
         "            return min(step, ended)",
-        "tests/test_until.py::test_rows_of_other_ticks_leaveskipped",
+        "tests/test_until.py::test_rows_of_other_ticks_leave_no_trace",
     ),
     Mutant(
         "a tick to come",
@@ -412,6 +413,38 @@ MUTANTS = (
         "lambda k: column_cost(mechanism, k, 1) / column)",
         "lambda k: Fraction(k))",
         "tests/test_own_steps.py::test_elements_with_steps_of_their_own_cost_less",
+    ),
+    Mutant(
+        "a bound too low",
+        "the largest of all errors is bounded on one side only",
+        f"{_COUNTERS}/largest.py",
+        "return 2 * float(np.minimum(each, 0.5) @ times)",
+        "return float(np.minimum(each, 0.5) @ times)",
+        "tests/test_analysis.py::test_the_largest_error_with_a_normal_law",
+    ),
+    Mutant(
+        "a bound too low",
+        "what wraps around in a transform counts as small errors",
+        f"{_COUNTERS}/largest.py",
+        "size = math.ceil(1.5 * reach * (1 << bits)) // 2 * 2 + 2",
+        "size = math.ceil(0.5 * reach * (1 << bits)) // 2 * 2 + 2",
+        "tests/test_analysis.py::test_the_largest_error_is_the_least_that_tails_allow",
+    ),
+    Mutant(
+        "a bound too low",
+        "what an event has lost by an age is weighted by rows to come",
+        f"{_MECHANISMS}/blt.py",
+        "rows = firsts[some][:, None] + edges[:-1]",
+        "rows = firsts[some][:, None] + edges[1:]",
+        "tests/test_faded.py::test_until_an_event_has_an_age_it_has_lost_less",
+    ),
+    Mutant(
+        "norms a hair small",
+        "items of blocks are charged once, not by themselves and in their block",
+        f"{_MECHANISMS}/sliding_blocks.py",
+        "return 1 + (self.horizon >= self._block)",
+        "return 1 + (self.horizon > self._block**9)",
+        "tests/test_sliding_blocks.py::test_matrices_steps_and_releases_are_one",
     ),
     Mutant(
         "a fit to less",
@@ -869,7 +902,7 @@ MUTANTS = (
         f"{_DOFNS}/aggregate_shards.py",
         "entries |= {(key, 1 + place): x for place, x in found}",
         "entries |= {(key, 1 + place): 1 for place, x in found}",
-        "tests/test_tick_aggregate.py::test_replayable_noise_follows_what_counts[selected-bounded]",
+        "tests/test_several.py::test_replayable_noise_follows_what_counts[selected-bounded]",
     ),
     Mutant(
         "digests without something",
@@ -877,7 +910,7 @@ MUTANTS = (
         f"{_DOFNS}/aggregates.py",
         'return pack_sums({step: 0}) + x.astype("<i8").tobytes()',
         "return pack_sums({step: 0})",
-        "tests/test_tick_aggregate.py::test_replayable_noise_follows_what_counts[listed-bounded]",
+        "tests/test_several.py::test_replayable_noise_follows_what_counts[listed-bounded]",
     ),
     # Budgets
     Mutant(
@@ -1113,22 +1146,6 @@ MUTANTS = (
     # Several sums, keys and items of one event, or of one person
     Mutant(
         "too little noise",
-        "items of an event are not keys of a person",
-        f"{_PLANS}/ticks.py",
-        "one, bound, windows = self._change, users.bound(self.max_items), len(",
-        "one, bound, windows = self._change, users.bound(), len(",
-        "tests/test_attained.py::test_each_event_of_a_person_counts_under_several_items[add_remove]",
-    ),
-    Mutant(
-        "bounding",
-        "of an event's items only one counts, with people",
-        f"{_PLANS}/ticks.py",
-        "        return self.users.bound(self.max_items) if self.users",
-        "        return self.users.bound() if self.users",
-        "tests/test_attained.py::test_a_persons_one_event_counts_under_all_of_its_items",
-    ),
-    Mutant(
-        "too little noise",
         "people who are counted once a key cost no Laplace noise",
         f"{_COUNTERS}/joint.py",
         " + counters * sum(part.l1 for part in once)\n",
@@ -1173,8 +1190,8 @@ MUTANTS = (
         "too little noise",
         "rounding of metrics on one side, where a person's events move",
         f"{_COUNTERS}/joint.py",
-        "times * worst, sides * touched)",
-        "times * worst, touched)",
+        "times * largest, sides * touched)",
+        "times * largest, touched)",
         "tests/test_attained.py::"
         "test_every_counter_that_changes_is_rounded_apart[metrics of a person-replace_one]",
     ),
@@ -1469,18 +1486,10 @@ MUTANTS = (
         "tests/test_people.py::test_bound_users_refuses_what_promises_something_about_one_event",
     ),
     Mutant(
-        "bounding",
-        "a histogram's people are others than those of the bound before it",
-        f"{_TRANSFORMS}/users.py",
-        "and self._of_pairs and isinstance(count, TickHistogram):",
-        "and isinstance(count, TickHistogram) and not self._of_pairs:",
-        "tests/test_people.py::test_a_histogram_beside_pairs_has_no_people_of_its_own",
-    ),
-    Mutant(
         "digests without something",
         "noise behind a bound does not follow what other counts round to 0",
         f"{_TRANSFORMS}/users.py",
-        'said["start"], said["stop"], numbers\n',
+        'said["start"], said["stop"], repr(count._numbers)\n',
         'said["start"], said["stop"]\n',
         "tests/test_people.py::test_noise_behind_a_bound_follows_what_its_other_counts_count",
     ),
@@ -1517,6 +1526,98 @@ MUTANTS = (
         "            if parcels.is_still_of(person, element)\n",
         "",
         "tests/test_people_keys.py::test_people_behind_a_bound_are_those_who_were_bounded[bounded]",
+    ),
+    # Shards of people
+    Mutant(
+        "shards of people",
+        "of what counts in a bundle the last person is forgotten",
+        f"{_STATES}/people.py",
+        '        body = b"".join((head, *columns))\n',
+        "        head = _HEAD.pack(len(columns[0]) // DIGEST - 1, mark.generation, mark.pieces)\n"
+        "        cut = zip(columns, self._widths, strict=True)\n"
+        '        body = b"".join((head, *(column[:-width] for column, width in cut)))\n',
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-7]",
+    ),
+    Mutant(
+        "shards of people",
+        "a piece that is lost is not missed",
+        f"{_STATES}/people.py",
+        "        if there != mark.pieces or numbers != set(range(there)):\n",
+        "        if len(numbers) != there:\n",
+        f"{_PEOPLE}test_pieces_that_are_not_what_was_written_are_refused[0-a piece lost]",
+    ),
+    Mutant(
+        "shards of people",
+        "a piece counts twice that is there twice",
+        f"{_STATES}/people.py",
+        "        if there != mark.pieces or numbers != set(range(there)):\n",
+        "        if numbers != set(range(mark.pieces)):\n",
+        f"{_PEOPLE}test_pieces_that_are_not_what_was_written_are_refused[0-a piece twice]",
+    ),
+    Mutant(
+        "shards of people",
+        "a piece that was written in part passes",
+        f"{_STATES}/people.py",
+        "            if not is_whole or generation",
+        "            if generation",
+        f"{_PEOPLE}test_pieces_that_are_not_what_was_written_are_refused[0-a bit]",
+    ),
+    Mutant(
+        "shards of people",
+        "a merge drops what is newest",
+        f"{_DOFNS}/users.py",
+        "codec.merged(mark, [old + new for old, new in both])",
+        "codec.merged(mark, [old for old, new in both])",
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-1]",
+    ),
+    Mutant(
+        "shards of people",
+        "pieces are taken to come in the order in which they were written",
+        f"{_STATES}/people.py",
+        "            numbers.add(number)\n",
+        "            if number != len(numbers):\n"
+        "                raise corrupt()\n"
+        "            numbers.add(number)\n",
+        f"{_PEOPLE}test_the_order_of_pieces_says_nothing",
+    ),
+    Mutant(
+        "shards of people",
+        "a worker that takes over a state draws another key for its digests",
+        f"{_STATES}/people.py",
+        "digest_size=DIGEST, key=self.secret)",
+        "digest_size=DIGEST, key=os.urandom(SECRET))",
+        f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
+        "gap=0)-pairs-7]",
+    ),
+    Mutant(
+        "shards of people",
+        "each submission places people by another key",
+        f"{_DOFNS}/placement.py",
+        'return b"" if self.entropy is None else self.entropy.placement_key',
+        "return hashlib.blake2b(repr(id(self)).encode(), digest_size=32).digest()",
+        f"{_PEOPLE}test_a_secret_places_people_and_stays_out_of_pickles",
+    ),
+    Mutant(
+        "shards of people",
+        "people who were placed under another secret pass",
+        f"{_STATES}/people.py",
+        "            (placement, OTHER_PLACEMENT),\n",
+        "",
+        f"{_PEOPLE}test_another_secret_is_refused",
+    ),
+    Mutant(
+        "shards of people",
+        "an event starts a shard",
+        f"{_DOFNS}/users.py",
+        "        if batch != SEED:\n",
+        "        if batch != SEED:\n"
+        "            mark = codec.begin()\n"
+        "            cell.write(codec.cell(mark))\n"
+        "            return self._taken(batch, mark, cell, bag)\n"
+        "        if batch != SEED:\n",
+        f"{_PEOPLE}test_only_a_seed_starts_a_shard",
     ),
     # What else leaves
     Mutant(
@@ -1925,7 +2026,7 @@ MUTANTS = (
         f"{_DOFNS}/parcels.py",
         "        return type(self), (self.clock,)  # without the window of the last event\n",
         "        return type(self), (self.clock,), dict(self.__dict__)\n",
-        "tests/test_whole.py::test_presence_of_events[DistinctUsers-2]",
+        "tests/test_whole.py::test_presence_of_events[people-2]",
     ),
     # What the user's functions raise
     Mutant(
@@ -2151,7 +2252,7 @@ MUTANTS = (
     Mutant(
         "sentence",
         "each view of a list has the whole budget",
-        f"{_TRANSFORMS}/sentence.py",
+        f"{_PLANS}/sentence.py",
         "    return [ledger.share(share).budget for share in shares]",
         "    return [budget for share in shares]",
         "tests/test_sentence.py::test_a_list_of_views_shares_the_budget_and_says_so",
@@ -2167,7 +2268,7 @@ MUTANTS = (
     Mutant(
         "sentence",
         "people of the last ticks are charged as one tick each",
-        f"{_TRANSFORMS}/views.py",
+        f"{_TRANSFORMS}/active.py",
         "            active, longest = plain.events * n, 0\n",
         "            active, longest = plain.events, 0\n",
         "tests/test_sentence.py::test_people_of_the_last_ticks_cost_their_ticks",
@@ -2208,7 +2309,7 @@ MUTANTS = (
     Mutant(
         "sentence",
         "a time of events is made of the stream",
-        f"{_TRANSFORMS}/sentence.py",
+        f"{_PLANS}/sentence.py",
         '        if self.time is not None and self.path == "streaming":\n',
         "        if False:\n",
         "tests/test_sentence.py::test_what_does_not_go_together_is_refused",
@@ -2232,9 +2333,9 @@ MUTANTS = (
     Mutant(
         "sentence",
         "each part asks for itself which ticks have ended",
-        f"{_TRANSFORMS}/sentence.py",
-        "                present=self._present,\n",
-        "                present=None,\n",
+        f"{_PLANS}/sentence.py",
+        "            present=self._present,\n",
+        "            present=None,\n",
         "tests/test_sentence.py::test_parts_agree_on_the_ticks_that_have_ended",
     ),
 )

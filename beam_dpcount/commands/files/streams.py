@@ -93,4 +93,6 @@ def unwritten(error: OSError, out: Any = None, more: str = "") -> OSError:
     # Python tries again when it ends, and would complain without words.
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), (out or sys.stdout).fileno())
-    return OSError(f"standard output cannot be written: {error.strerror}{more}")
+    # Only where nothing else is to be said of it does a reader that has gone stay apart.
+    kind = BrokenPipeError if isinstance(error, BrokenPipeError) and not more else OSError
+    return kind(f"standard output cannot be written: {error.strerror}{more}")

@@ -102,7 +102,7 @@ class Items(Metric):
         if text is not None:
             content = text
         elif isinstance(content, Iterable) and not isinstance(content, str | bytes | Mapping):
-            content = [text_of(item) for item in content]
+            content = (text_of(item) for item in content)
         return read_items(content, self._places, self.max_items, removals=False)
 
     def additions(self, event: Mapping[str, Any]) -> Additions:

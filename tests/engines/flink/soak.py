@@ -5,7 +5,8 @@ streaming count, and behind it a counter of releases. Checkpoints go to disk. Wh
 not in the soak without an engine, is Beam's or Flink's.
 
 The count is a `PrefixCount`, or with `--count` a `TickCount` of all keys, or one of twenty keys
-that counts one event of each person, of whom there are as many as `--keys` says.
+that counts one event of each person, of whom there are as many as `--keys` says; or, beside it,
+without privacy, the first event of each person, counted by key and tick.
 
 CPU time is that of the Python workers and of Flink's TaskManager. Memory goes up and down with the
 bundles, so each row has the median since the row above. Status 1 if that of the Python workers grew
@@ -30,8 +31,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+from apache_beam.coders import BytesCoder
 from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
+from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.transforms.ticks import TickNumbers
@@ -90,14 +94,43 @@ def loads(options: Namespace) -> Load:
     keys = [f"key{n}" for n in range(options.keys if options.count == "ticks" else KEYS)]
     more: dict[str, Any] = {"value": lambda pair: 1}
     if options.count == "people":
-        more["users"] = dp.Users(lambda pair: pair[1], events=1, per_key=1)
+        more["users"] = dp.Users(lambda pair: pair[1], events=1, people=options.keys)
     horizon = last // tick + 1
     clock = {"horizon": horizon, "keys": keys, "path": "streaming"}
     ticks = TickNumbers(budget, tick / 1e6, 0, **clock, **more)
     if options.count == "ticks":
         return Load(ticks, lambda key, pair: (key, pair), horizon * len(keys))
+    if options.count == "plain-people":
+        plain = PlainPeople(tick / 1e6)
+        return Load(plain, lambda key, pair: (key, keys[pair[1] % KEYS]), horizon * KEYS)
     # The event's key says who it is; it counts under another one.
     return Load(ticks, lambda key, pair: (keys[pair[1] % KEYS], (pair[0], key)), horizon * KEYS)
+
+
+class First(beam.DoFn):
+    """The first event of each person, who is a key of its own."""
+
+    STATE = ReadModifyWriteStateSpec("person", BytesCoder())
+
+    def process(
+        self, element: tuple[str, str], cell: Any = beam.DoFn.StateParam(STATE)
+    ) -> Iterator[tuple[str, int]]:
+        if cell.read() is None:
+            cell.write(b"1")
+            yield element[1], 1
+
+
+class PlainPeople(beam.PTransform[Any, Any]):
+    """Counts the first event of each person, by key and tick, without privacy."""
+
+    def __init__(self, tick: float) -> None:
+        super().__init__()
+        self._tick = tick
+
+    def expand(self, events: Any) -> Any:
+        first: Any = beam.ParDo(First()).with_output_types(tuple[str, int])
+        windows = beam.WindowInto(FixedWindows(self._tick))
+        return events | "First" >> first | windows | beam.CombinePerKey(sum)
 
 
 def write(directory: Path, options: Namespace) -> None:
@@ -247,7 +280,7 @@ def arguments() -> argparse.ArgumentParser:
         description="Count millions of events on Flink, and look.",
     )
     add = parser.add_argument
-    add("--count", choices=["elements", "ticks", "people"], default="elements")
+    add("--count", choices=["elements", "ticks", "people", "plain-people"], default="elements")
     add("--events", type=int, default=5_000_000)
     add("--keys", type=int, default=10_000)
     add("--skewed", action="store_true", help="one key has half of the events")
@@ -259,7 +292,7 @@ def arguments() -> argparse.ArgumentParser:
     bundle = "events; default: 20,000, or a fortieth of all"
     add("--bundle", type=int, default=None, help=bundle)
     add("--cache", type=int, default=0, help="MB of state a worker")
-    heap = "MB of the TaskManager, which holds all state: some 300 bytes a person"
+    heap = "MB of the TaskManager, which holds all state"
     add("--heap", type=int, default=512, help=heap)
     add("--parallelism", type=int, default=2)
     return parser
@@ -269,8 +302,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run it, and say how it went."""
     options = arguments().parse_args(argv)
     load = loads(options)
-    mechanism = load.transform.counter.mechanism
-    print(f"{options.count}: {mechanism.name}, {mechanism.horizon:,} steps, {options.keys:,} keys")
+    counter = getattr(load.transform, "counter", None)
+    name = f"{counter.mechanism.name}, {counter.mechanism.horizon:,} steps" if counter else "plain"
+    print(f"{options.count}: {name}, {options.keys:,} keys")
     try:
         print(install.versions(), flush=True)
         with tempfile.TemporaryDirectory(prefix="soak-") as directory:
@@ -291,6 +325,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     print(f"memory from {half.releases:,} releases on: {', '.join(changes)}")
     print(f"releases: {releases:,} of {load.releases:,}")
+    print(f"CPU of all: {sum(last.cpu) / options.events * 1e6:.0f} us an event, the start included")
     return int(last.python > half.python * (1 + FLAT) or releases != load.releases)
 
 

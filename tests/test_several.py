@@ -1,4 +1,4 @@
-"""TickAggregate as a whole: what it releases is what NumPy finds, where noise is 0."""
+"""Several metrics in one TickCount: what it releases is what NumPy finds, where noise is 0."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.transforms.window import FixedWindows
 from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.counters.columns import Sums
 from beam_dpcount.dofns.aggregate_shards import CountAllVectorShards
-from beam_dpcount.dofns.shards import shard_of
-from beam_dpcount.transforms import aggregates
-from beam_dpcount.transforms.aggregates import TickAggregate
+from beam_dpcount.dofns.placement import shard_of
+from beam_dpcount.transforms import vectors
 from tests.aggregates import (
     AMOUNT,
     EXACT,
@@ -33,7 +31,6 @@ from tests.aggregates import (
     check,
     log,
     m,
-    metrics,
     who,
 )
 from tests.people import kept
@@ -47,9 +44,9 @@ from tests.runners import (
     run,
     run_stream,
 )
+from tests.sentences import counted
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-ROUNDED = 1e-3  # an encoder with real entries rounds sums to steps of the lattice
 ROWS = log()
 MAPPED = [row for row in ROWS if isinstance(row[1], dict)]
 
@@ -64,7 +61,6 @@ def check_all(
     keys: Sequence[str] = KEYS,
     people: bool = False,
     since: Callable[[int], int] = lambda end: 0,
-    within: float = 1e-6,
 ) -> None:
     """Every release of these keys is of the rows of its key up to its end."""
     assert [(r.key, r.timestamp) for r in sorted(releases, key=place)] == [
@@ -74,7 +70,7 @@ def check_all(
         assert release.timestamp - release.start == TICK * SECOND
         first, end = since(release.start), release.timestamp
         mine = [row for row in rows if row[0] == release.key and first <= row[2] < end]
-        check(release, mine, people, len({row[1]["who"] for row in mine}), within)
+        check(release, mine, people, len({row[1]["who"] for row in mine}))
 
 
 def place(release: dp.TickRelease) -> tuple[str, int]:
@@ -122,7 +118,7 @@ def test_all_others_under_one_key(path: str) -> None:
 @each_path
 @pytest.mark.parametrize("users", [None, dp.Users(who, 6, per_key=2)], ids=["events", "people"])
 def test_windows_of_ticks(path: str, users: dp.Users | None) -> None:
-    outcome = count(ROWS, aggregate(users, window=4, path=path))
+    outcome = count(ROWS, aggregate(users, restart=4, path=path))
     size = 4 * TICK * SECOND
     found = [row for row in MAPPED if row[0] in KEYS]
     if users is not None:
@@ -132,55 +128,6 @@ def test_windows_of_ticks(path: str, users: dp.Users | None) -> None:
         outcome.releases, found, people=users is not None, since=lambda start: start // size * size
     )
     assert all(end_of(r.step) == r.timestamp for r in outcome.releases)
-
-
-@each_path
-@pytest.mark.parametrize("last", [1, 3, TICKS])
-@pytest.mark.parametrize("users", [None, dp.Users(who, 6, per_key=4)], ids=["events", "people"])
-def test_of_the_last_ticks(users: dp.Users | None, last: int, path: str) -> None:
-    """Of a person the same events count as so far, however many of them are in the last ticks."""
-    transform = aggregate(users, last=last, path=path, metrics=metrics())
-    outcome = count(ROWS, transform)
-    found = [row for row in MAPPED if row[0] in KEYS]
-    if users is not None:
-        found = [row for row, _ in kept(found, 6, per_key=4)]
-    before = (last - 1) * TICK * SECOND
-    check_all(outcome.releases, found, since=lambda start: start - before, within=ROUNDED)
-    assert not outcome.metrics()
-    for release in outcome.releases:
-        first, *_, last = release.stddevs.values()
-        assert first == last
-
-
-def test_of_the_last_ticks_without_an_end() -> None:
-    """In a stream it goes on; bounded input needs an end, or `until`."""
-    rows = log(40)
-    mapped = [row for row in rows if isinstance(row[1], dict)]
-    endless = aggregate(last=3, horizon=None, metrics=metrics())
-    assert endless.counter.horizon == 2**30
-    with pytest.raises(ValueError, match="the input is bounded, and without an end"):
-        _ = beam.Pipeline() | feed(ROWS) | endless
-    until = aggregate(last=3, horizon=None, metrics=metrics(), until=TICKS * TICK)
-    before = 2 * TICK * SECOND
-    releases = count(rows, until).releases
-    check_all(releases, mapped, since=lambda start: start - before, within=ROUNDED)
-
-
-def test_each_tick_alone_is_a_window_of_one() -> None:
-    """It has no more noise than sums over the last one, and takes all budgets, keys and metrics."""
-    given = {"budget": dp.ZCDP(0.5), "horizon": 365, "metrics": metrics()}
-    each, last = aggregate(window=1, **given), aggregate(last=1, **given)
-    assert each.counter.max_variance() <= last.counter.max_variance()
-    people = dp.Users(who, 5, per_key=2)
-    aggregate(people, window=1, budget=dp.PureDP(1e6))
-    aggregate(people, window=1, keys=dp.SelectKeys(delta=1e-9))
-
-
-@each_path
-def test_fixed_windows(path: str) -> None:
-    windows, size = beam.WindowInto(FixedWindows(4 * TICK)), 4 * TICK * SECOND
-    outcome = run(lambda p: p | feed(ROWS) | windows | aggregate(path=path))
-    check_all(outcome.releases, MAPPED, since=lambda start: start // size * size)
 
 
 SELECTED: list[dp.Users | None] = [None, dp.Users(who, 4, keys=2, per_key=3)]
@@ -236,7 +183,7 @@ def test_a_stream_whose_watermark_moves() -> None:
 @pytest.mark.exhaustive
 def test_a_backlog_in_a_stream_of_several_windows() -> None:
     rows = log(150, seed=2)
-    outcome = run_stream(aggregate(window=6), *rows[::-1], 130)
+    outcome = run_stream(aggregate(restart=6), *rows[::-1], 130)
     size = 6 * TICK * SECOND
     mapped = [row for row in rows if isinstance(row[1], dict)]
     check_all(outcome.releases, mapped, since=lambda start: start // size * size)
@@ -318,11 +265,12 @@ def test_real_events(
     if people is not None:
         users = dp.Users(who, people, per_key=2)
         many.append(dp.People())
-    transform = TickAggregate(
-        *(EXACT, 86400, Timestamp(micros=first)),
+    transform = counted(
+        *(EXACT, many),
+        tick=86400,
+        start=Timestamp(micros=first),
         horizon=steps,
         keys=dp.SelectKeys(delta=1e-9, shards=2) if selected else listed,
-        metrics=many,
         users=users,
         mechanism="SmoothBinary",
         path=path,
@@ -370,22 +318,11 @@ def test_real_events(
 # Arguments, and what is said of them
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"metrics": [dp.People()]}, "give users=Users"),
-    ({"last": 0}, "last must be a whole number of ticks from 1"),
-    ({"last": 13}, "last is 13 ticks, but the clock has 12: .* give at most last=12"),
-    ({"last": 3, "window": 3}, "give one of last and window"),
-    ({"last": 3, "mechanism": "BinaryTree"}, "leave mechanism out"),
-    ({"last": 3, "keys": dp.SelectKeys(delta=1e-9)}, "list the keys"),
-    (
-        {"last": 3, "metrics": [dp.People()], "users": dp.Users(who, 3, per_key=1)},
-        "in place of last",
-    ),
-    ({"last": 3, "budget": dp.PureDP(1.0)}, "takes Gaussian noise"),
-    ({"keys": dp.SelectKeys(delta=1e-9), "metrics": [dp.Mean("x", 0, 1)]}, "add dp.Count"),
+    ({"what": [dp.Count(), dp.People()]}, "give users=Users"),
     ({"keys": dp.SelectKeys(delta=1e-9, at_least=2)}, "leave at_least out"),
     ({"other": "z"}, "other must be one of keys"),
     (
-        {"horizon": 2**16, "metrics": [dp.Quantiles("x", 0, 1, leaves=4096)] * 1},
+        {"horizon": 2**16, "what": [dp.Quantiles("x", 0, 1, leaves=4096)] * 1},
         "metrics h",
     ),
 ]
@@ -399,18 +336,12 @@ def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None
         aggregate(**options)
 
 
-def test_people_of_windows_are_counted_by_windows_of_ticks() -> None:
-    windows, transform = beam.WindowInto(FixedWindows(40)), aggregate(dp.Users(who, 2, per_key=1))
-    with pytest.raises(ValueError, match="give window, in ticks"):
-        _ = beam.Pipeline() | feed(ROWS) | windows | transform
-
-
 def test_events_can_be_checked_before() -> None:
     transform = aggregate(dp.Users(who, 2, per_key=1))
     good = {"who": "p", "amount": 1, "latency": 0.5}
     assert transform.problem(("a", good), 5) is None
     for event, said in [
-        (("a", 7), "not a mapping"),
+        (("a", None), "the value is None"),
         (("a", {**good, "amount": None}), "sum_amount: the value is not a number"),
         (("a", {"who": "p", "amount": 1}), "mean_latency: the event has no such field"),
         (("z", good), "not among keys"),
@@ -422,8 +353,8 @@ def test_events_can_be_checked_before() -> None:
 
 
 def test_bad_values_may_stop_the_pipeline_or_be_read_by_a_function() -> None:
-    with pytest.raises(Exception, match="not a mapping"):
-        count([("a", 7, 5)], aggregate(on_reject="raise"))
+    with pytest.raises(Exception, match="the value is None, or cannot be read"):
+        count([("a", None, 5)], aggregate(on_reject="raise"))
     read = aggregate(value=lambda pair: dict([pair]))
     (release, *_) = count([("a", ("amount", 3), 5), ("a", 7, 6)], read).releases
     assert release.values["count"] == pytest.approx(1, abs=1e-6)
@@ -439,10 +370,10 @@ def test_replayable_noise_is_the_same_again(path: str, monkeypatch: pytest.Monke
     for keys in (KEYS, dp.SelectKeys(delta=1e-3, shards=2)):
         given: dict[str, Any] = {"keys": keys, "path": path, "entropy": entropy}
         given["budget"] = dp.ZCDP(5)
-        first, second = (count(ROWS, aggregate(metrics=few, **given)).releases for _ in range(2))
+        first, second = (count(ROWS, aggregate(what=few, **given)).releases for _ in range(2))
         assert first == second
         assert first
-        third = count(ROWS, aggregate(metrics=more, **given)).releases
+        third = count(ROWS, aggregate(what=more, **given)).releases
         assert [r.values["count"] for r in third] != [r.values["count"] for r in first]
 
 
@@ -460,7 +391,7 @@ def test_replayable_noise_follows_what_counts(
         (key, {"amount": 3}, (i * TICK * TICKS * SECOND) // 900) for i in range(900) for key in KEYS
     ]
     entropy = dp.ReplayableEntropy("SECRET_OF_TESTS", run_id="one")
-    counted = aggregate(metrics=metrics, budget=dp.ZCDP(5), keys=keys, path=path, entropy=entropy)
+    counted = aggregate(what=metrics, budget=dp.ZCDP(5), keys=keys, path=path, entropy=entropy)
     one, other = (
         {
             (r.key, r.timestamp): np.array([*r.values.values()])
@@ -485,8 +416,8 @@ def test_what_is_replayed_holds_what_is_there_and_no_more(monkeypatch: pytest.Mo
     plans: list[Any] = []
     given: dict[str, Any] = {"keys": dp.SelectKeys(delta=1e-3), "path": "bounded"}
     metrics = [dp.Count(), dp.Quantiles("x", 0, 1, leaves=4096)]
-    given |= {"metrics": metrics, "budget": dp.ZCDP(1)}
-    monkeypatch.setattr(aggregates.Aggregating, "_count_all_shards", plans.append)
+    given |= {"what": metrics, "budget": dp.ZCDP(1)}
+    monkeypatch.setattr(vectors.TickVectors, "_count_all_shards", plans.append)
     with pytest.raises(TypeError):  # nothing counts
         beam.Pipeline() | feed(ROWS[:1]) | aggregate(**given)
     counting, width = CountAllVectorShards(plans[0]), plans[0].joint.width
@@ -506,9 +437,9 @@ def test_what_is_replayed_holds_what_is_there_and_no_more(monkeypatch: pytest.Mo
 def test_weights_that_are_far_apart_are_refused_in_words_or_taken(
     weight: float, budget: Any
 ) -> None:
-    def made(weight: float) -> TickAggregate:
+    def made(weight: float) -> dp.TickCount:
         metrics = [dp.Count(weight=weight), dp.Variance("x", 0, 5)]
-        return TickAggregate(budget, 60, 0, horizon=100, keys=["a"], metrics=metrics)
+        return counted(budget, metrics, tick=60, start=0, horizon=100, keys=["a"])
 
     if weight in (1000, 1e-6):
         assert made(weight).counter.l2_sensitivity > 0
@@ -522,12 +453,8 @@ def test_weights_that_are_far_apart_are_refused_in_words_or_taken(
 def test_the_budget_is_split_by_weights_and_the_noise_is_what_is_said() -> None:
     """Of 400 keys without events: each sum's noise, by the stddev given, and no two alike."""
     names = [f"k{i}" for i in range(400)]
-    transform = TickAggregate(
-        *(dp.ZCDP(0.5), 10, 0),
-        horizon=2,
-        keys=names,
-        metrics=[dp.Count(weight=2), dp.Sum("x", 0, 10)],
-    )
+    what = [dp.Count(weight=2), dp.Sum("x", 0, 10)]
+    transform = counted(dp.ZCDP(0.5), what, tick=10, start=0, horizon=2, keys=names)
     releases = [r for r in count(ROWS[:1], transform).releases if r.step == 2]
     for name in releases[0].names:
         values = np.array([r.values[name] for r in releases], dtype=float)
@@ -576,7 +503,7 @@ def test_what_is_expected_is_what_is_released_where_noise_is_0(users: dp.Users |
 def test_errors_are_known_beforehand(budget: Any) -> None:
     """As they are released, of each tick; and by default of that with the most noise."""
     some = [m.Count(), m.Sum("amount", *AMOUNT), m.Mean("latency", *LATENCY)]
-    transform = aggregate(budget=budget, metrics=some)
+    transform = aggregate(budget=budget, what=some)
     mine = [row[1] for row in ROWS if row[0] == "a"]
     expected = [transform.expected(mine, tick=step) for step in range(1, TICKS + 1)]
     stddevs = known([each["count"].stddev for each in expected])
@@ -599,14 +526,14 @@ def test_what_is_expected_is_of_what_people_have_that_counts() -> None:
     users = dp.Users(who, 5, per_key=3, gap=100)
     transform = aggregate(users, late="drop")
     payloads = [{"who": name, "amount": 1} for name in ("u", "v", "") for _ in range(10)]
-    found = transform.expected([*payloads, 7])
+    found = transform.expected([*payloads, None])
     assert (found.events, found.counted) == (31, 6)
     assert found["count"].value == found["sum_amount"].value == 6
     assert found["people"].value == 2
     assert dict(found.problems)["beyond a person's bound"] == 14
     assert dict(found.problems)["no person"] == 10
     assert "of a key with 31 such events, of which 6 count, at the noisiest tick" in str(found)
-    assert "1 event: the value is not a mapping from fields to values" in str(found)
+    assert "1 event: the value is None, or cannot be read" in str(found)
     assert "30 events: mean_latency: the event has no such field" in str(found)
 
 
@@ -624,13 +551,13 @@ def test_what_is_expected_is_of_many_events(events: Any, said: str) -> None:
 
 
 def test_what_is_expected_shows_itself_when_it_is_printed_alone() -> None:
-    transform = aggregate(budget=dp.ZCDP(0.5), metrics=[m.Count(), m.Mean("latency", *LATENCY)])
+    transform = aggregate(budget=dp.ZCDP(0.5), what=[m.Count(), m.Mean("latency", *LATENCY)])
     found = transform.expected([{"latency": 0.5}] * 77_431)
     assert "77,431 such events, at the noisiest tick; intervals of 95 %" in str(found)
     assert re.search(r"^count +77431 +[\d.]+ +[\d.]+ to [\d.]+$", str(found), re.M)
     for shown in (repr(found), repr(found["count"]), str(found["count"])):
         assert "77" not in shown
-    few = transform.expected([{"latency": 0.5}, 7, {}], tick=2)
+    few = transform.expected([{"latency": 0.5}, None, {}], tick=2)
     assert re.search(r"^mean_latency +- +- +too small$", str(few), re.M)
     assert few["count"].value == 2
     with pytest.raises(KeyError):
@@ -650,13 +577,13 @@ def test_it_is_described() -> None:
 
 def test_errors_are_described_in_the_units_of_the_columns() -> None:
     some = [m.Count(), m.Sum("amount", *AMOUNT), m.Mean("latency", *LATENCY)]
-    made = aggregate(budget=dp.ZCDP(0.5), metrics=some)
+    made = aggregate(budget=dp.ZCDP(0.5), what=some)
     found, said = made.expected(()), made.display_data()
     count, total = (f"{found[name].stddev:g}" for name in ("count", "sum_amount"))
     lattice = " (those of the counter are on the lattice that all metrics share)"
     assert said["largest_stddev_of_columns"] == f"count {count}, sum_amount {total}{lattice}"
     assert float(count) < 10 < float(total) < float(said["largest_stddev"])
-    alone = aggregate(budget=dp.ZCDP(0.5), metrics=[m.Mean("latency", *LATENCY)])
+    alone = aggregate(budget=dp.ZCDP(0.5), what=[m.Mean("latency", *LATENCY)])
     known = alone.display_data()["largest_stddev_of_columns"]
     assert known == f"known of counts and sums alone{lattice}"
 

@@ -1,0 +1,226 @@
+"""What a shard of people keeps: a cell, and pieces in a bag whose order does not matter.
+
+The cell is an envelope. Its step is the mark: how many periods are over; without periods it stays
+0. Its numbers: the generation of the pieces, how many there are, and how many the last merge left.
+Its memory: the secret that keys all digests of the shard, drawn once, and never again: under
+another one everybody would be new, and count again.
+
+A piece has a row for each key under which an event counts, in columns. Little-endian:
+
+  u32  rows n, generation, and number of the piece within its generation
+  16 n bytes of digests of people; and if more than one event of a person may count,
+  16 n bytes of digests of keys, n bytes that are 1 in the first row of an event,
+  and with a gap 8 n bytes of times
+  u32  CRC-32 of all before it, begun from the secret's
+
+A bag has exactly the pieces that its cell counts. One that is missing, is there twice, was cut
+short, or is of another shard or an earlier generation is an error: a person of whom less is known
+would count again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_dpcount.counters.people import Bound, Seen
+from beam_dpcount.states.envelope import CHECK, HEAD, Envelope, corrupt
+
+DIGEST = 16  # bytes: of n people two are taken for one with a probability of n^2 2^-129
+SECRET = 32
+MERGED = 64  # pieces that come to a bag before all are made few
+PIECE = 1 << 15  # rows of a piece that a merge writes
+
+_HEAD = struct.Struct("<3I")
+_NUMBERS = struct.Struct("<3q")
+
+OTHER_BOUND = (
+    "the state of people belongs to another bound (events, keys, per_key or gap): resume with the "
+    "one it was started with; another one needs a new stream, and spends its budget anew"
+)
+OTHER_SHARDS = (
+    "the state of people is spread over another number of shards: resume with the Users(events, "
+    "people) it was started with; in another number everybody would be new, and count again"
+)
+OTHER_PLACEMENT = (
+    "the people of this state were placed under another secret, or without one: resume with the "
+    "entropy it was started with; under another one everybody would be new, and count again"
+)
+
+
+class Mark(NamedTuple):
+    """What the cell of a shard says.
+
+    Fields:
+      secret: keys all digests of the shard.
+      generation, pieces, merged: of its pieces; how many, and how many the last merge left.
+      closed: how many periods are over.
+    """
+
+    secret: bytes
+    generation: int = 0
+    pieces: int = 0
+    merged: int = 0
+    closed: int = 0
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(which keeps a secret)"
+
+    def person(self, name: bytes) -> bytes:
+        """The digest of a person."""
+        return hashlib.blake2b(name, digest_size=DIGEST, key=self.secret).digest()
+
+    def names(self, person: bytes, names: Iterable[bytes]) -> list[bytes]:
+        """The digests of keys of a person, of whom this is the digest: equal ones of two people
+        have others."""
+        key = self.secret + person
+        return [hashlib.blake2b(name, digest_size=DIGEST, key=key).digest() for name in names]
+
+
+class Rows:
+    """Rows to be kept, a column each."""
+
+    def __init__(self) -> None:
+        self.people: list[bytes] = []
+        self.names: list[bytes] = []
+        self.starts: list[int] = []
+        self.times: list[int] = []
+
+    def add(self, person: bytes, names: Sequence[bytes], micros: int) -> None:
+        """An event that counts under these keys."""
+        n = len(names)
+        self.people += [person] * n
+        self.names += names
+        self.starts += [1] + [0] * (n - 1)
+        self.times += [micros] * n
+
+
+class PeopleCodec(Envelope):
+    """Packs the cell and the pieces of a shard of people.
+
+    Args:
+      bound: the rule that they are bounded by.
+      shards: over how many all people are spread.
+      placement: the fingerprint of what places them.
+    """
+
+    def __init__(self, bound: Bound, shards: int, placement: str) -> None:
+        parts = [
+            (repr(bound), OTHER_BOUND),
+            (str(shards), OTHER_SHARDS),
+            (placement, OTHER_PLACEMENT),
+        ]
+        super().__init__(parts)
+        self.keeps_names = bound.events > 1  # else nothing is asked of one who is there
+        self._widths = [DIGEST]
+        if self.keeps_names:
+            self._widths += [DIGEST, 1, 8] if bound.gap else [DIGEST, 1]
+
+    def begin(self, source: Callable[[int], bytes] = os.urandom) -> Mark:
+        """The mark of a shard in which there is nobody yet. The secret is in no release."""
+        return Mark(source(SECRET))
+
+    def cell(self, mark: Mark) -> bytes:
+        """A mark as bytes."""
+        front = struct.pack(HEAD, *self.head(_NUMBERS.size, mark.closed))
+        numbers = _NUMBERS.pack(mark.generation, mark.pieces, mark.merged)
+        return self.seal(front + numbers, mark.secret)
+
+    def mark(self, cell: bytes) -> Mark:
+        """What was packed; or a StateError, as for `open`."""
+        closed, memory = self.open(cell)
+        if memory != self._first + _NUMBERS.size or len(cell) != memory + SECRET + CHECK.size:
+            raise corrupt()
+        generation, pieces, merged = _NUMBERS.unpack_from(cell, self._first)
+        return Mark(cell[memory : memory + SECRET], generation, pieces, merged, closed)
+
+    def held(self, mark: Mark, pieces: Iterable[bytes]) -> list[bytes]:
+        """The columns of all pieces of a bag, in any order.
+
+        Raises:
+          StateError: they are not those that the mark counts.
+        """
+        begun, width = zlib.crc32(mark.secret), sum(self._widths)
+        numbers: set[int] = set()
+        columns: list[list[bytes]] = [[] for _ in self._widths]
+        for piece in pieces:
+            end = len(piece) - CHECK.size
+            if end < _HEAD.size:
+                raise corrupt()
+            (check,) = CHECK.unpack_from(piece, end)
+            n, generation, number = _HEAD.unpack_from(piece)
+            is_whole = zlib.crc32(memoryview(piece)[:end], begun) == check
+            if not is_whole or generation != mark.generation or end != _HEAD.size + width * n:
+                raise corrupt()
+            numbers.add(number)
+            at = _HEAD.size
+            for column, each in zip(columns, self._widths, strict=True):
+                column.append(piece[at : at + each * n])
+                at += each * n
+        there = len(columns[0])
+        if there != mark.pieces or numbers != set(range(there)):
+            raise corrupt()
+        return [b"".join(column) for column in columns]
+
+    def seen(self, held: Sequence[bytes], wanted: Iterable[bytes]) -> dict[bytes, Seen]:
+        """What counts of these people so far, by their digests."""
+        found = {person: Seen() for person in wanted}
+        if not found or not held[0]:
+            return found
+        people, *others = held
+        # By the first half of a digest, and then by all of it.
+        first = np.frombuffer(people, "<u8")[::2]
+        asked = np.sort(np.frombuffer(b"".join(found), "<u8")[::2])
+        places = np.minimum(np.searchsorted(asked, first), len(asked) - 1)
+        for at in np.flatnonzero(asked[places] == first).tolist():
+            one = found.get(people[DIGEST * at : DIGEST * (at + 1)])
+            if one is None:
+                continue
+            if not others:
+                one.events = 1
+                continue
+            name = others[0][DIGEST * at : DIGEST * (at + 1)]
+            one.names[name] = one.names.get(name, 0) + 1
+            if others[1][at]:
+                one.events += 1
+                one.times += struct.unpack_from("<q", others[2], 8 * at) if others[2:] else ()
+        for one in found.values():
+            one.times.sort()
+        return found
+
+    def columns(self, rows: Rows) -> list[bytes]:
+        """Rows as columns of bytes."""
+        all_of_them = (
+            b"".join(rows.people),
+            b"".join(rows.names),
+            bytes(rows.starts),
+            struct.pack(f"<{len(rows.times)}q", *rows.times),
+        )
+        return list(all_of_them[: len(self._widths)])
+
+    def piece(self, mark: Mark, columns: Sequence[bytes]) -> tuple[Mark, bytes]:
+        """The mark with one piece more, and the piece."""
+        head = _HEAD.pack(len(columns[0]) // DIGEST, mark.generation, mark.pieces)
+        body = b"".join((head, *columns))
+        check = CHECK.pack(zlib.crc32(body, zlib.crc32(mark.secret)))
+        return mark._replace(pieces=mark.pieces + 1), body + check
+
+    def merged(self, mark: Mark, columns: Sequence[bytes]) -> tuple[Mark, list[bytes]]:
+        """The mark of the next generation, and its few pieces, which hold these columns."""
+        mark = mark._replace(generation=mark.generation + 1, pieces=0)
+        pieces = []
+        for part in self._parts(columns):
+            mark, piece = self.piece(mark, part)
+            pieces.append(piece)
+        return mark._replace(merged=mark.pieces), pieces
+
+    def _parts(self, columns: Sequence[bytes]) -> Iterator[list[bytes]]:
+        for at in range(0, len(columns[0]) // DIGEST, PIECE):
+            widths = zip(columns, self._widths, strict=True)
+            yield [column[each * at : each * (at + PIECE)] for column, each in widths]
