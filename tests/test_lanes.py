@@ -409,21 +409,31 @@ def test_a_run_loads_no_beam(hundred: list[object]) -> None:
 
 CHILD = """
 import resource, subprocess, sys
-subprocess.run([sys.executable, "-m", "beam_dpcount", "ticks", *sys.argv[1:]], check=True)
+subprocess.run([sys.executable, *sys.argv[1:]], check=True)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(used.ru_utime + used.ru_stime)
 """
+LIBRARIES = "import numpy, pyarrow, pyarrow.csv, pyarrow.parquet"
 
 
 @pytest.mark.slow
-def test_a_hundred_rows_take_less_than_a_second(hundred: list[object], tmp_path: Path) -> None:
-    """Of CPU, with compiled files as an installation has them. The least of some runs."""
+def test_a_hundred_rows_take_little_more_than_libraries_do(
+    hundred: list[object], tmp_path: Path
+) -> None:
+    """CPU, with compiled files as an installation has them; in turns, the least of some runs.
+
+    What NumPy and pyarrow take to load is 0.2 s where a hundred rows take 0.7; Beam takes 1.5 s.
+    """
     env = {"PATH": "/usr/bin", "PYTHONPYCACHEPREFIX": str(tmp_path / "compiled")}
-    command = [sys.executable, "-c", CHILD, *map(str, hundred)]
-    took = []
+    words = {"rows": ["-m", "beam_dpcount", "ticks", *map(str, hundred)], "load": ["-c", LIBRARIES]}
+    took: dict[str, list[float]] = {name: [] for name in words}
     for _ in range(6):
-        ran = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
-        took.append(float(ran.stdout.splitlines()[-1]))
-        if took[-1] <= 0.8:
+        for name, program in words.items():
+            command = [sys.executable, "-c", CHILD, *program]
+            ran = subprocess.run(
+                command, cwd=ROOT, env=env, capture_output=True, text=True, check=True
+            )
+            took[name].append(float(ran.stdout.splitlines()[-1]))
+        if min(took["rows"]) <= 4 * min(took["load"]):
             break
-    assert min(took) <= 0.8, took
+    assert min(took["rows"]) <= 4 * min(took["load"]), took
