@@ -153,10 +153,9 @@ stray | stray
 ~--start | --start
 ~--horizon | give --stop, the time
 ~--timestamp | --timestamp
---value amounts --bounds 0 1 | no column 'amounts'
---value u | --value needs --bounds | clipped | give e.g. --bounds 0 100
+--metric 'sum(amounts, 0, 1)' | no column 'amounts'
+--value u | unknown argument --value
 --plot c.png --plot-keys zoe | --plot-keys: 'zoe' is not one of --keys
---value u --where who=ann | --where | --value
 --tick 0 | --tick | positive | '0' | e.g. --tick 10m
 --tick 10x | --tick | '10x' | s, m, h, d
 --tick 1e-7 | --tick | whole microseconds
@@ -183,7 +182,7 @@ stray | stray
 ~--keys --keys-file ./events.csv | is not public
 --gap 1h | --gap needs --user COLUMN
 --user who --per-user 5 --gap w | e.g. --gap 1h
---user who --per-user 5 --gap 1h --path streaming | --gap with --path streaming needs --late drop
+--user who --per-user 5 --gap 1h --path streaming --late fold | --gap with --path streaming needs --late drop
 --user who --per-user 5 --gap 1h --separator ; --max-items 2 | --gap does not go with --separator
 --select-delta 1e-7 | --select-delta needs --select-keys
 --at-least 2 | --at-least needs --select-keys
