@@ -11,7 +11,8 @@ from typing import Any
 
 import beam_dpcount as dp
 from benchmarks import plain
-from benchmarks.timing import cpu, peak
+from benchmarks.people import peak
+from benchmarks.timing import cpu
 
 
 def memory(way: str, elements: int) -> list[float]:

@@ -35,8 +35,6 @@ FOLDERS = (
     "statistics",
     "states",
     "arguments",
-    "plans",
-    "lanes",
     "dofns",
     "transforms",
     "local",

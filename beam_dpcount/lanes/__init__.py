@@ -1,1 +1,0 @@
-"""Counts of whole columns, without Beam: the same releases, to the bit, as a pipeline makes."""
