@@ -31,7 +31,7 @@ def test_a_small_soak_on_flink_sees_every_release(
     assert flink_soak.main((*SMALL, *given, "--checkpoint", "500")) in (0, 1)
     said = capsys.readouterr().out.splitlines()
     assert said[-1] == f"releases: {must:,} of {must:,}"
-    releases, _, python_cpu, java_cpu, python, java, state = said[-3].split()
+    releases, _, python_cpu, java_cpu, python, java, state = said[-4].split()
     assert 0 < int(releases.replace(",", "")) <= must
     assert float(python_cpu) >= 0
     assert float(java_cpu) >= 0

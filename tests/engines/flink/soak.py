@@ -324,8 +324,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     ]
     print(f"memory from {half.releases:,} releases on: {', '.join(changes)}")
-    print(f"releases: {releases:,} of {load.releases:,}")
     print(f"CPU of all: {sum(last.cpu) / options.events * 1e6:.0f} us an event, the start included")
+    print(f"releases: {releases:,} of {load.releases:,}")
     return int(last.python > half.python * (1 + FLAT) or releases != load.releases)
 
 
