@@ -120,3 +120,18 @@ def check_texts(
             f"{name} name{'' if plural else 's'} {twice!r} twice: give each {one} once"
         )
     return texts
+
+
+def check_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
+    """`given`, or a ValueError that lists the choices."""
+    if given not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {given!r}")
+    return given
+
+
+def check_callable(name: str, given: object) -> Any:
+    """`given`, None or a function, or a TypeError that says what to pass."""
+    if given is not None and not callable(given):
+        problem = f"{name} must be a function of an element's value, got {given!r}"
+        raise TypeError(f'{problem}: e.g. {name}=lambda event: event["id"]')
+    return given

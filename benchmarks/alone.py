@@ -11,8 +11,7 @@ from typing import Any
 
 import beam_dpcount as dp
 from benchmarks import plain
-from benchmarks.people import peak
-from benchmarks.timing import cpu
+from benchmarks.timing import cpu, peak
 
 
 def memory(way: str, elements: int) -> list[float]:

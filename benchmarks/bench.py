@@ -24,7 +24,7 @@ from apache_beam.runners.portability.prism_runner import PrismRunner
 import beam_dpcount as dp
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.states.codecs import statistic_codec
-from benchmarks import growth, peers, plain
+from benchmarks import files, growth, peers, plain
 from benchmarks.growth import BUDGET, stepping
 from benchmarks.timing import Figure, Note, Row, alone, best_of, markdown, seconds_of, timed
 from engines import prism
@@ -34,6 +34,8 @@ LONG = 2**20
 
 # Targets: at most so many times the plain count; and microseconds, bytes, powers.
 STREAMING, PRISM, BOUNDED, TICKS = 1.2, 1.3, 1.15, 1.3
+# Of files: times pandas, of rows and of people; seconds from CSV; MB, libraries included.
+FILES, FILES_OF_PEOPLE, CSV_SECONDS, FILE_MEMORY = 2.0, 3.0, 14.0, 1100.0
 STEP, BULK, STATE, HISTOGRAM, SLOPE = 2.0, 0.25, 128, 4.0, 1.1
 
 
@@ -52,6 +54,7 @@ class Sizes:
       draws: one by one.
       growth: the sizes of `benchmarks.growth`.
       rounds: of which the best counts.
+      rows: of a file.
     """
 
     elements: int = 200_000
@@ -65,6 +68,7 @@ class Sizes:
     draws: int = 2000
     growth: growth.Sizes = field(default_factory=growth.Sizes)
     rounds: int = 3
+    rows: int = 10**7
 
 
 QUICK = Sizes(
@@ -79,6 +83,7 @@ QUICK = Sizes(
     draws=50,
     growth=growth.Sizes(*(2**8, 2**5, 2**2, 2**5, 2**4, 2**4), many=3, rounds=1),
     rounds=1,
+    rows=2000,
 )
 
 
@@ -308,6 +313,33 @@ def others(sizes: Sizes) -> Iterator[Figure]:
         yield _ratio(f"a step of a whole release, {what}", None, whole, seconds[1], "a step")
 
 
+def of_files(sizes: Sizes) -> Iterator[Figure]:
+    """The command `ticks` on files of many rows, beside programs without privacy."""
+    with TemporaryDirectory() as folder:
+        parquet, csv = files.write(Path(folder), sizes.rows)
+        what = f"`ticks` on {sizes.rows:,} rows of"
+        took, peaks = {}, []
+        for name, path, people, most in (
+            ("Parquet", parquet, False, FILES),
+            ("Parquet, --user", parquet, True, FILES_OF_PEOPLE),
+        ):
+            took[name], peak = files.measured("ours", path, people)
+            peaks.append(peak)
+            theirs, _ = files.measured("pandas", path, people)
+            shown = f"{took[name]:.3g} s", f"{theirs:.3g} s"
+            yield Row(f"{what} {name}, to pandas", took[name] / theirs, most, "x", *shown)
+        seconds, peak = files.measured("ours", csv)
+        yield Row(f"{what} CSV, CPU", seconds, CSV_SECONDS, "s")
+        yield Row(f"{what} any kind, peak memory", max(*peaks, peak), FILE_MEMORY, "MB")
+        try:
+            for name, people in (("Parquet", False), ("Parquet, --user", True)):
+                theirs, _ = files.measured("duckdb", parquet, people)
+                shown = f"{took[name]:.3g} s", f"{theirs:.3g} s"
+                yield Row(f"{what} {name}, to DuckDB", took[name] / theirs, None, "x", *shown)
+        except ImportError as problem:
+            yield Note(f"DuckDB was left out: {problem}")
+
+
 SECTIONS: dict[str, Callable[[Sizes], Iterator[Figure]]] = {
     "streaming": streaming,
     "grpc": grpc,
@@ -320,6 +352,7 @@ SECTIONS: dict[str, Callable[[Sizes], Iterator[Figure]]] = {
     "starts": starts,
     "mechanisms": mechanisms,
     "peers": others,
+    "files": of_files,
 }
 
 

@@ -34,7 +34,7 @@ from beam_dpcount.counters.columns import Sums, all_ticks
 from beam_dpcount.dofns.shards import SIDE_BY_SIDE
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.entropy import SystemEntropy
-from benchmarks.people import peak
+from benchmarks.timing import peak
 
 PEOPLE, KEYS, MOST = 10_000_000, 1_000_000, 32
 BUDGET = dp.ApproxDP(6.0, 1e-9)

@@ -27,8 +27,8 @@ from apache_beam.utils import windowed_value
 import beam_dpcount as dp
 from beam_dpcount.dofns.shards import SIDE_BY_SIDE
 from beam_dpcount.mechanisms.base import IntArray
-from benchmarks.people import peak
 from benchmarks.plain import Sink, WithTime
+from benchmarks.timing import peak
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
 LARGE = dp.ZCDP(1e6)  # its thresholds are so low that a key is shown by its second event

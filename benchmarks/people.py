@@ -29,6 +29,7 @@ from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import PeopleShards
 from benchmarks.jobs import dofns_of
 from benchmarks.soak import Cell
+from benchmarks.timing import peak
 
 WAYS = {
     "grouped": "GroupByKey",
@@ -108,13 +109,6 @@ def run(way: str, events: int, skewed: bool, k: int) -> tuple[float, float]:
     before = time.process_time()
     pipeline.run().wait_until_finish()
     return time.process_time() - before, peak()
-
-
-def peak() -> float:
-    """The largest resident memory of this process so far, in MB."""
-    # Not ru_maxrss: a child begins with its parent's.
-    with open("/proc/self/status", encoding="ascii") as file:
-        return next(int(line.split()[1]) * 1.024e-3 for line in file if line.startswith("VmHWM"))
 
 
 def measure(way: str, events: int, skewed: bool, k: int) -> tuple[float, float]:

@@ -77,6 +77,13 @@ def cpu() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
+def peak() -> float:
+    """The largest resident memory of this process so far, in MB."""
+    # Not ru_maxrss: a child begins with its parent's.
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1.024e-3 for line in file if line.startswith("VmHWM"))
+
+
 def best_of(variants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
     """Of each variant the least that it gave; they take turns, so that all have the same noise."""
     best = dict.fromkeys(variants, math.inf)

@@ -23,9 +23,9 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.arguments.metrics import METRICS, example, metric_of
 from beam_dpcount.commands import errors, ticks
+from beam_dpcount.plans.columns import columns_of
 from beam_dpcount.rows import TickCountRows
 from beam_dpcount.statistics.metrics.base import Errors, Metric
-from beam_dpcount.transforms.columns import columns_of
 from tests.command_lines import succeed
 from tests.runners import SECOND, Row, feed, run
 from tests.sentences import counts_in

@@ -143,6 +143,7 @@ FIGURES = {
     "starts": (0, 2),
     "mechanisms": (0, len(dp.mechanisms.ALL) - 2),
     "peers": (0, 8),  # two of each library
+    "files": (4, 6),
 }
 
 

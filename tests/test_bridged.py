@@ -17,7 +17,7 @@ from beam_dpcount.counters.errors import _laplace_quantile, _sum_quantile, chern
 from beam_dpcount.mechanisms import BridgedKAry, KAry, SmoothLaplace, Unbounded
 from beam_dpcount.mechanisms.bridges import candidates, tree_of_radices
 from beam_dpcount.noise.laws import DiscreteLaplace
-from beam_dpcount.transforms.inputs import DRAWS_EARLY
+from beam_dpcount.plans.counting import DRAWS_EARLY
 from tests.audit.exact import audit
 from tests.messages import says
 from tests.scripted import Script, SeededNoise, random_script, resumed

@@ -23,6 +23,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.commands import choose, demo, progress, report
+from beam_dpcount.commands.pipeline import CountReleases
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests import pictures
 from tests.command_lines import (
@@ -581,7 +582,7 @@ class Terminal(io.StringIO):
 
 def pass_releases(batches: int, pause: float) -> Iterator[None]:
     """1000 releases at a time through the DoFn, as a worker in this process would."""
-    dofn = progress.CountReleases()
+    dofn = CountReleases()
     for _ in range(batches):
         dofn.start_bundle()
         for i in range(1000):
@@ -660,7 +661,7 @@ def test_progress_reads_the_metric_of_other_workers() -> None:
 
 def test_every_release_is_counted() -> None:
     pipeline = beam.Pipeline(runner="FnApiRunner")
-    _ = pipeline | beam.Create(range(2345)) | beam.ParDo(progress.CountReleases())
+    _ = pipeline | beam.Create(range(2345)) | beam.ParDo(CountReleases())
     with progress.Progress(out=io.StringIO(), after=60):
         assert counters(pipeline.run()) == {"releases": 2345}
         assert progress.Progress._seen == 2345

@@ -15,7 +15,7 @@ from beam_dpcount.budget import conversions
 from beam_dpcount.counters import choose as choosing
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.mechanisms import blt_tables, square_root
-from beam_dpcount.transforms import counting
+from beam_dpcount.plans import counting
 from beam_dpcount.transforms.ticks import TickNumbers
 
 fresh = itertools.count(1)  # budgets and horizons that no other test has asked about

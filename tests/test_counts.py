@@ -38,12 +38,13 @@ from beam_dpcount.counters.change import TOO_COARSE, TOO_FINE
 from beam_dpcount.counters.choose import PURE_NEEDS_HORIZON
 from beam_dpcount.counters.counter import TAKES_GAUSSIAN
 from beam_dpcount.dofns.gathered import CountGathered
-from beam_dpcount.dofns.intake import NOT_PAIRS, ON_REJECT, RejectedElementError
+from beam_dpcount.dofns.intake import NOT_PAIRS, RejectedElementError
 from beam_dpcount.dofns.releases import Rejected, Release
 from beam_dpcount.dofns.windows import OTHER_WINDOWS
 from beam_dpcount.mechanisms import BinaryTree, KAry, SmoothBinary, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
+from beam_dpcount.plans.counting import ON_REJECT
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR

@@ -21,8 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.coders.typecoders import registry
-from apache_beam.io.fileio import ReadableFile
-from apache_beam.io.filesystem import FileMetadata
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing import test_stream
 from apache_beam.testing.util import assert_that, equal_to
@@ -33,16 +31,20 @@ from hypothesis import strategies as st
 from beam_dpcount.commands.count import TICKS
 from beam_dpcount.commands.files import tables
 from beam_dpcount.commands.files.beside import beside
+from beam_dpcount.commands.files.events import check
 from beam_dpcount.commands.files.formats import (
     RELEASES,
     Event,
     InputError,
+    InputFile,
     Source,
     counted,
     text,
 )
+from beam_dpcount.commands.files.inputs import files_of
 from beam_dpcount.commands.files.read import ReadEvents, all_events, events
-from beam_dpcount.commands.files.tables import Output, WriteTable, check_output, csv_line
+from beam_dpcount.commands.files.tables import Output, check_output, csv_line
+from beam_dpcount.commands.files.write import WriteTable
 from beam_dpcount.commands.graph import named_edge
 from beam_dpcount.commands.histogram import split_items
 from tests import runners
@@ -70,7 +72,8 @@ def source(
 
 def check_inputs(*what: Any, **how: Any) -> None:
     """The errors that can be found before a pipeline runs."""
-    ReadEvents(source(*what, **how)).check()
+    given = source(*what, **how)
+    check(given, files_of(given))
 
 
 def writer(path: str, timed: bool, keys: Sequence[str] = ()) -> WriteTable:
@@ -84,7 +87,7 @@ def read_releases(path: str) -> dict[str, list[Any]]:
 def read(path: str | os.PathLike[str], key: str = "key", **arguments: Any) -> list[Any]:
     """What the transform reads of one file, without a pipeline."""
     given = source(str(path), key, **arguments)
-    return list(events(given, ReadableFile(FileMetadata(str(path), 0))))
+    return list(events(given, InputFile(str(path))))
 
 
 def values(path: Path, **arguments: Any) -> list[object]:
@@ -549,7 +552,7 @@ def test_protected_cells_that_cannot_be_read_do_not_stop_the_run(
     first, _ = values(path, value="value")
     assert first is not None
     items = Source([str(path)], None, ("value",), text)
-    assert len(list(events(items, ReadableFile(FileMetadata(str(path), 0))))) == 2
+    assert len(list(events(items, InputFile(str(path))))) == 2
 
 
 def test_null_keys(parquet: Write) -> None:
@@ -924,9 +927,9 @@ def test_a_write_that_fails_leaves_nothing_behind(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tables, "_csv", failing)
-    write = tables._Write(str(out), pa.schema([("key", pa.string())]), ["key"], ())
+    target = tables.Target(str(out), pa.schema([("key", pa.string())]), ["key"])
     with pytest.raises(KeyboardInterrupt):
-        list(write.process((0, [])))
+        tables.write(target, target.schema.empty_table())
     assert os.listdir(tmp_path) == ["out.csv"]
     assert out.read_text() == "before"
 

@@ -35,6 +35,8 @@ FOLDERS = (
     "statistics",
     "states",
     "arguments",
+    "plans",
+    "lanes",
     "dofns",
     "transforms",
     "local",

@@ -13,7 +13,7 @@ from tests.mutants.table import MUTANTS, Mutant
 # Quick ones, of several kinds; `make mutants` has them all.
 SOME = ("Laplace noise of half its scale", "a tree is a level lower at powers of two")
 ROOMS = {"noise", "budget", "mechanisms", "counters", "statistics", "dofns", "transforms", "local"}
-ROOMS |= {"arguments", "commands", "pipelines", "rows", "states", "reading.py"}
+ROOMS |= {"arguments", "plans", "lanes", "commands", "pipelines", "rows", "states", "reading.py"}
 KINDS = {
     *("half the noise", "fresh noise", "shared noise", "heights", "norms a hair small"),
     *("published constants", "truncation by current degree", "skipped steps", "caps", "clipping"),

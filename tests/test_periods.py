@@ -20,9 +20,9 @@ from beam_dpcount.budget.account import AccountError
 from beam_dpcount.commands import account, bounds, ticks
 from beam_dpcount.counters.people import remaining
 from beam_dpcount.counters.periods import periods_of
+from beam_dpcount.plans.ticks import NEEDS_EVENTS
 from beam_dpcount.rows import TickCountRows
 from beam_dpcount.transforms.elements import NO_PERIODS
-from beam_dpcount.transforms.ticks import NEEDS_EVENTS
 from beam_dpcount.transforms.users import NO_SHARED_PERIODS
 from tests.command_lines import EXACT, command
 from tests.people import EXACT as NO_NOISE

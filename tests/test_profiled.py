@@ -28,8 +28,8 @@ from beam_dpcount.mechanisms import (
     Unbounded,
 )
 from beam_dpcount.mechanisms.profiled_tables import ProfiledTables, Rows, borders, fitted
+from beam_dpcount.plans.counting import DRAWS_EARLY
 from beam_dpcount.transforms.elements import NEEDS_HORIZON
-from beam_dpcount.transforms.inputs import DRAWS_EARLY
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import fit_profile
 from benchmarks.papers.optimal import optimal_factorization

@@ -29,9 +29,9 @@ from beam_dpcount.noise import replay
 from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from beam_dpcount.noise.replay import NO_ID, Expansion, Replay, ReplayableEntropy
+from beam_dpcount.plans.counting import DRAWS_EARLY
 from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.states.envelope import OTHER_ENTROPY
-from beam_dpcount.transforms.inputs import DRAWS_EARLY
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.messages import says
 from tests.runners import RUNNERS, Row, feed, run

@@ -49,13 +49,13 @@ from beam_dpcount.dofns.ticks import (
     SEED,
     CountEachTick,
     ReadTicks,
-    TickPlan,
     UnknownKeyError,
     UntimedElementError,
 )
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary, SmoothLaplace
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
+from beam_dpcount.plans.all_ticks import TickPlan
 from beam_dpcount.states.codecs import OTHER_KEYS, tick_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR

@@ -19,8 +19,8 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.commands import account as account_command
 from beam_dpcount.commands import ticks
 from beam_dpcount.counters import clock as clocks
+from beam_dpcount.plans import sentence
 from beam_dpcount.rows import TickCountRows
-from beam_dpcount.transforms import sentence
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests import command_lines
 from tests.command_lines import succeed

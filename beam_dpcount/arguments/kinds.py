@@ -121,6 +121,14 @@ def _text(given: object) -> Any:
     return given
 
 
+def _size(given: object) -> int:
+    """Bytes, of which K, M and G are powers of 1024."""
+    found = re.fullmatch(r"([1-9][0-9]{0,9})([KMG]?)B?", str(given), re.ASCII | re.IGNORECASE)
+    if found is None:
+        raise ValueError
+    return int(found[1]) << 10 * "KMG".find(found[2].upper()) + 10 * bool(found[2])
+
+
 def _only_text(given: object) -> Any:
     if not isinstance(given, str):  # of another type, which alone is shown
         raise ParameterError("", f"must be text, got {type(given).__name__}")
@@ -229,6 +237,7 @@ DURATION = Kind(
     "give seconds, or a unit (s, m, h, d, w), e.g. {}",
 )
 TICK = replace(DURATION, read=_length)
+SIZE = Kind(int | str, "be a number of bytes", _size, "give e.g. {}")
 MOMENT = Kind(float | str, "be a time", _moment)
 MECHANISM = Kind(str, "be the name of a mechanism", _mechanism)
 CONDITION = Kind(str, "be a condition", _text)

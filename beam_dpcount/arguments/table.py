@@ -41,6 +41,9 @@ ROWS = parsed(
     show_header: switch, files, uncounted, more
         where a column is missing, show the first line of the CSV file, which is data if the
         file has no header, or the fields of the line of JSON
+    memory SIZE: size, ticks run files, uncounted, default=1G, more
+        how much rows of people may take in memory before they go to temporary files (K, M, G;
+        default 1G)
     key COLUMN: keys, elements
         the {column} of the (public) keys: texts, or whole numbers, which become text
     key COLUMN: keys, ticks

@@ -80,15 +80,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     budget = opt.budget_of(options)
     opt.check_bounds(options)
     # Here: it imports Beam.
+    from beam_dpcount.commands.files.events import notes, ready
     from beam_dpcount.commands.files.inputs import files_of
-    from beam_dpcount.commands.files.read import all_events, notes, ready
+    from beam_dpcount.commands.files.read import all_events
     from beam_dpcount.commands.looks import Unread
     from beam_dpcount.transforms.ticks import TickNumbers
 
     source = ready(source_of(options))
     files, unread = files_of(source), Unread()
     with opt.named_as_options(options):
-        keys = opt.public_list("keys", options, [source.label(metadata.path) for metadata in files])
+        keys = opt.public_list("keys", options, [source.label(data.path) for data in files])
         tried = tried_of(options)
         count = TickNumbers(
             budget,

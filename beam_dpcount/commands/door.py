@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 
 import beam_dpcount
 from beam_dpcount import commands
@@ -49,8 +50,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         import_module(f"{commands.__name__}.{first}").main(rest)
 
 
+class _NoPandas(MetaPathFinder):
+    """Hides pandas: pyarrow and Beam import it if it is there, which takes as long as a short run.
+
+    No command uses it.
+    """
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("no command uses pandas", name=fullname)
+
+
 def console() -> None:
     """The console command."""
+    sys.meta_path.insert(0, _NoPandas())
     stop.install()  # here: the import takes some of the time in which a user may change their mind
     from beam_dpcount.commands.app import run_main
 

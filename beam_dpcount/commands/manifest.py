@@ -13,14 +13,11 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
-from beam_dpcount.commands.files.beside import beside
+from beam_dpcount.commands.files.beside import beside, created
 from beam_dpcount.commands.files.formats import InputError
-from beam_dpcount.commands.files.inputs import remedy
+from beam_dpcount.commands.files.inputs import exists_afar, remedy
 from beam_dpcount.commands.report import unlabelled
 
 if TYPE_CHECKING:
@@ -33,6 +30,7 @@ _LEFT_OUT = frozenset(
     "secret_env",
     "secret_file",
     "show_header",
+    "memory",
     "overwrite",
     "account",
     "check",
@@ -139,10 +137,7 @@ def write(output: str, about: str) -> None:
     """Write the manifest of an output that is complete, or raise an InputError that says so."""
     path = path_of(output)
     try:
-        with (
-            beside(path) as name,
-            FileSystems.create(name, "application/json", CompressionTypes.UNCOMPRESSED) as file,
-        ):
+        with beside(path) as name, created(name) as file:
             file.write(about.encode())
     except InputError as error:
         raise InputError(f"{error}; the counts are complete: {output}") from None
@@ -152,7 +147,7 @@ def check_new(outputs: Sequence[str]) -> None:
     """Raise InputError where one of the outputs is there already."""
     for path in outputs:
         try:
-            there = FileSystems.exists(path) if "://" in path else os.path.exists(path)
+            there = exists_afar(path) if "://" in path else os.path.exists(path)
         except Exception as error:  # each file system raises its own errors
             raise InputError(f"cannot look for {path!r}: {remedy(path, error)}") from None
         if there:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
-
-import apache_beam as beam
-from apache_beam.metrics.metric import Metrics, MetricsFilter
 
 from beam_dpcount.commands import stop
 
@@ -64,6 +60,11 @@ class Progress:
             stop.on_a_line = False
             print(file=self._out)
 
+    @staticmethod
+    def releases(many: int) -> None:
+        """So many more were made."""
+        Progress._seen += many
+
     def watch(self, result: Any) -> Any:
         """Takes and returns the result of a running pipeline, whose metrics count all releases."""
         self._result = result
@@ -73,7 +74,9 @@ class Progress:
         wait = self._after
         while not self._done.wait(wait):
             wait = self._every
-            seen = max(Progress._seen, counted(self._result, "releases"))
+            seen = Progress._seen
+            if self._result is not None:
+                seen = max(seen, counted(self._result, "releases"))
             phase = "writing" if Progress.writing else self._phase
             line = described(phase, Progress.read, self._size, seen, time.monotonic() - self._start)
             stop.on_a_line = True
@@ -91,29 +94,10 @@ def described(phase: str, read: int, size: int, seen: int, seconds: float) -> st
     return ", ".join([*parts, f"{seconds:.0f} s"])
 
 
-class CountReleases(beam.DoFn):
-    """Passes releases on, and counts them for `Progress`."""
-
-    def __init__(self) -> None:
-        self._counter = Metrics.counter("beam_dpcount", "releases")
-
-    def start_bundle(self) -> None:
-        self._pending = 0
-
-    def process(self, release: Any) -> Iterator[Any]:
-        self._pending += 1
-        if self._pending == 1000:
-            self.finish_bundle()
-        yield release
-
-    def finish_bundle(self) -> None:
-        Progress._seen += self._pending
-        self._counter.inc(self._pending)
-        self._pending = 0
-
-
 def counted(result: Any, name: str) -> int:
     """The value of one of our public counters, 0 where the runner has no metrics."""
+    from apache_beam.metrics.metric import MetricsFilter  # here: it imports Beam
+
     try:
         ours = MetricsFilter().with_namespace("beam_dpcount").with_name(name)
         # The result is None where the runner knows of the counter, but not its value.

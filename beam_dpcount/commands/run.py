@@ -8,35 +8,25 @@ import os
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-
-import beam_dpcount as dp
 from beam_dpcount.budget.account_file import is_account
 from beam_dpcount.budget.budgets import weakness
-from beam_dpcount.commands import drawing, looks, manifest, spending, stop, summary
-from beam_dpcount.commands.app import explain, say, warn
+from beam_dpcount.commands import manifest, spending, stop, summary
+from beam_dpcount.commands.app import say, warn
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import streams, tables
+from beam_dpcount.commands.files.events import check, notes, ready
 from beam_dpcount.commands.files.formats import STANDARD, InputError, Places
 from beam_dpcount.commands.files.inputs import files_of
-from beam_dpcount.commands.files.read import ReadEvents, all_events, notes, ready
-from beam_dpcount.commands.options import named_as_options, unknown_argument
-from beam_dpcount.commands.progress import CountReleases, Progress, counted
+from beam_dpcount.commands.lanes import lane_of
+from beam_dpcount.commands.options import named_as_options
+from beam_dpcount.commands.progress import Progress
 from beam_dpcount.commands.report import UNBOUNDED, WARNING, past_horizon
-from beam_dpcount.dofns.elements import PAST_HORIZON
-from beam_dpcount.transforms.runners import check_name
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
 
-# A pipeline without --runner runs here. Beam's own default may first try to download a runner.
-LOCAL_RUNNER = "FnApiRunner"
-_LOCAL = (LOCAL_RUNNER, "DirectRunner", "BundleBasedDirectRunner")
 DRY = "Dry run: no row is counted, and nothing is spent or written. What the run would say:"
 _NOTES = ("note:", "     ")  # how notes and their tables begin
-_REJECTED = (("file", str), ("row", int), ("reason", str))
 
 
 def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
@@ -53,58 +43,46 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         )
     with named_as_options(options):
         task.check()
-    FileSystems.set_options(beam_options(flags, names))  # some need them even to list files
+    lane = lane_of(task, flags, names)
     source = ready(task.source())
     files = files_of(source)
-    reader = ReadEvents(source, files)
-    places = Places([reader.source.label(metadata.path) for metadata in files])
+    places = Places([source.label(data.path) for data in files])
     if not options.check:
         check_outputs(options, places.paths)
     with named_as_options(options, task.remedies, task.names):
         transform = task.transform(places)
     if options.check:
-        looks.look(task, reader.source, transform)
+        from beam_dpcount.commands import looks  # here: it imports Beam
+
+        looks.look(task, source, transform)
         return
-    reader.check()  # after the options: a mistake in one is reported before a row is read
-    pipeline = beam.Pipeline(options=beam_options(flags, names))
-    _check_timers(task, pipeline.options.view_as(StandardOptions).runner)
-    events: Any = pipeline | "Read" >> reader
-    releases = events | "Count" >> transform
-    task.use(transform)
-    if options.rejected:
-        releases, rejected = releases
-        row = beam.Map(rejected_row).with_output_types(tuple[Any, ...])
-        write = tables.WriteRows(
-            options.rejected, _REJECTED, [name for name, _ in _REJECTED], private=True
-        )
-        _ = rejected | "RejectedRow" >> row | "WriteRejected" >> write
-    counting = beam.ParDo(CountReleases()).with_output_types(releases.element_type)
+    check(source, files)  # after the options: a mistake in one is reported before a row is read
+    lane.prepare(task, source, files, transform)
     about = manifest.text(task, budget)
     place = streams.place_of(options.output, options.output_format)
     task.output = tables.Output(place, task.table(), about)
-    written = tables.WriteTable(task.output, reader.source.timestamp is not None)
-    _ = task.finish(releases | "Progress" >> counting) | "Write" >> written
+    lane.write(task.output)
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
     warned, missing = [f"warning: {weak}"] if weak else [], []
-    told = [*warned, *task.notes(), *task.outlook(), *notes(reader.source, files)]
+    told = [*warned, *task.notes(), *task.outlook(), *notes(source, files)]
     warnings = [line for line in told if line.startswith(WARNING)]
     told = [line for line in told if line not in warnings]
     named = {data.path: name for data, name in zip(files, places.paths, strict=True)}
     if options.dry_run:
         foretold = [*_there(options), *spending.foretold(task, named), *task.foretold()]
-        say([DRY, *warnings, *told, *foretold])
+        say([DRY, *warnings, *told, f"note: {lane.says}", *foretold])
         return
     beside = None if options.output == STANDARD else manifest.path_of(place)
     made = place, beside, options.rejected, options.plot, options.report
     stop.expect(*(path for path in made if path))
-    size = sum(metadata.size_in_bytes for metadata in files)
+    size = sum(data.size_in_bytes for data in files)
     # Without a manifest the exact sentences are nowhere else.
     verbose = options.verbose or beside is None
     with spending.entered(task, place, named, flags) as spent:
         warn(warnings)
         # How much is released is said in any case, before the budget is spent: it has no label.
         say([*(line for line in told if verbose or line[:5] not in _NOTES), *spent])
-        late = counted(finished(pipeline, options, size), PAST_HORIZON)
+        late = finished(lane, size)
     if beside is None:
         streams.give_out(place)
     else:
@@ -112,9 +90,13 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     past = past_horizon(task.steps, late)
     if options.plot or options.report:
         if options.show_truth:
-            task.truth = task.exact(all_events(reader.source), places)
+            from beam_dpcount.commands.files.read import all_events  # here: it imports Beam
+
+            task.truth = task.exact(all_events(source), places)
         try:
             with Progress("drawing"):
+                from beam_dpcount.commands import drawing  # here: few runs draw
+
                 missing = drawing.draw(task, [*warned, *past])
         except InputError as error:
             raise InputError(f"{error}; the counts are complete: {task.where}") from None
@@ -127,31 +109,10 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         raise InputError(f"{error}; the counts are complete: {task.where}") from None
 
 
-def _check_timers(task: Task, runner: str) -> None:
-    """Raise InputError where the runner would fire no tick of a file."""
-    streaming = getattr(task.options, "path", None) == "streaming"
-    if streaming and not task.people_are_public and runner == "BundleBasedDirectRunner":
-        raise InputError(
-            "--path streaming fires no ticks of files on BundleBasedDirectRunner: leave --path or "
-            "--runner out"
-        )
-
-
-def finished(pipeline: beam.Pipeline, options: argparse.Namespace, size: int) -> Any:
-    """The result of the finished pipeline; if a value was refused, the error names its column."""
-    if pipeline.options.view_as(StandardOptions).runner not in _LOCAL:
-        stop.note("job", "the job itself may go on: look where it runs")
-    try:
-        with Progress(size=size) as progress:
-            result = progress.watch(pipeline.run())
-            result.wait_until_finish()
-            return result
-    except Exception as error:
-        reason, remedy = explain(error), 'on_reject="drop"'  # remote workers send only text
-        if options.on_reject == "raise" and remedy in reason:
-            reason = reason.replace(remedy, "--on-reject drop")
-            raise InputError(f"column {options.value!r}: {reason}") from None
-        raise
+def finished(lane: Any, size: int) -> Any:
+    """Counts, and shows how far it has come; as `Pipeline.run`."""
+    with Progress(size=size) as progress:
+        return lane.run(progress)
 
 
 def _of_truth(options: argparse.Namespace) -> list[str]:
@@ -240,36 +201,3 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
             raise InputError(f"output {path!r} is an account, which is not replaced; name another")
     if not options.overwrite and not options.dry_run:
         manifest.check_new(outputs)
-
-
-def beam_options(flags: Sequence[str], names: Collection[str] = ()) -> PipelineOptions:
-    """Beam's options from the flags that are not ours.
-
-    Args:
-      flags: what is left of the command line.
-      names: our options, for hints.
-
-    Raises:
-      RunnerError: the runner breaks the guarantee.
-      ValueError: a flag is unknown; not with remote runners, which have options of their own.
-    """
-    if any(flag.split("=", 1)[0] == "--dry_run" for flag in flags):
-        raise ValueError("--dry_run is Beam's, and would count: give --dry-run")
-    options = PipelineOptions(list(flags))
-    standard = options.view_as(StandardOptions)
-    standard.runner = standard.runner or LOCAL_RUNNER
-    check_name(standard.runner)
-    if standard.runner in _LOCAL:
-        parsers: list[argparse.ArgumentParser] = []
-        options.get_all_options(add_extra_args_fn=parsers.append)
-        _, unknown = parsers[0].parse_known_args(flags)
-        if unknown:
-            both = [*names, *parsers[0]._option_string_actions]
-            raise ValueError(unknown_argument(unknown[0], both, "ours and Beam's"))
-    return options
-
-
-def rejected_row(rejected: dp.Rejected) -> tuple[str, int | None, str]:
-    """Where and why a row was rejected: file, row, reason; never what it held."""
-    file, _, row = (rejected.id or "").rpartition(", row ")
-    return file, int(row) if row else None, rejected.reason

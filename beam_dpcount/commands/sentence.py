@@ -37,13 +37,12 @@ from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.plans.columns import columns_of
+from beam_dpcount.plans.losses import together_of
+from beam_dpcount.plans.sentence import Part, TickCountPlan
 from beam_dpcount.statistics.metrics import Metric, People
 from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.times import every
-from beam_dpcount.transforms.columns import columns_of
-from beam_dpcount.transforms.losses import together_of
-from beam_dpcount.transforms.sentence import Part, TickCount
-from beam_dpcount.transforms.vectors import TickVectors
 
 _ERRORS = (
     "how far off {names} may be depends on how many rows there are: each release has its interval "
@@ -92,6 +91,9 @@ class Sentence(TickTask):
             )
 
     def source(self) -> formats.Source:
+        if self.by_columns:
+            (field, *_) = *self._columns, None
+            return self.read(*formats.counted(field, self.options.where), per_tick=True)
         measure = FieldsOfRow(tuple(self._columns), self._numbers, self.options.where)
         return self.read(measure.columns, measure, per_tick=True)
 
@@ -131,7 +133,7 @@ class Sentence(TickTask):
             until = Fraction(now(), 10**6)
         self.views = views_of(options.view, clock)
         keys: Any = self.keys or groups.selection(values)
-        self.count: Any = TickCount(
+        self.count: Any = self._kind(
             self.given,
             self.views,
             self.metrics,
@@ -149,6 +151,15 @@ class Sentence(TickTask):
         return self.count
 
     @property
+    def _kind(self) -> type[TickCountPlan]:
+        """The class of what counts."""
+        if self.by_columns:
+            return TickCountPlan
+        from beam_dpcount.transforms.sentence import TickCount  # here: it imports Beam
+
+        return TickCount
+
+    @property
     def most(self) -> int:
         """The most rows of a key and tick that count."""
         return int(self.counts_with.change.most)
@@ -159,7 +170,7 @@ class Sentence(TickTask):
         parts: Sequence[Part] = self.count._parts
         return parts
 
-    def use(self, transform: TickCount) -> None:
+    def use(self, transform: TickCountPlan) -> None:
         self.counter = self.parts[0].engine.counter
         self.entropy = transform.entropy or SystemEntropy()
 
@@ -456,8 +467,7 @@ class Sentence(TickTask):
     def _largest(self) -> str:
         """How large the errors of all releases of one number so far are; empty for all others."""
         counter, (view, *more) = self.counts_with, self.views
-        is_number = not isinstance(self.engine, TickVectors)
-        if more or not isinstance(view, dp.Clock) or not is_number:
+        if more or not isinstance(view, dp.Clock) or not self.engine.is_number:
             return ""
         releases, keys = many(len(self.keys) * self.steps, "release"), len(self.keys)
         if self.selection is not None:
@@ -498,7 +508,7 @@ class Sentence(TickTask):
         for part in self.parts:
             counter = part.engine.counter
             lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")
-            if not isinstance(part.engine, TickVectors):
+            if part.engine.is_number:
                 lines += [table(counter), rule_of_thumb(counter), ""]
         return lines
 
@@ -561,7 +571,7 @@ class Sentence(TickTask):
             beyond += not taken
         return beyond
 
-    def row_counts(self, transform: TickCount, element: object, micros: int | None) -> bool:
+    def row_counts(self, transform: Any, element: object, micros: int | None) -> bool:
         # What is wrong with it for one metric may be right for another.
         return bool(transform.check_row(element, micros).names)
 
@@ -673,7 +683,7 @@ def half_widths(counter: Counter) -> float:
 def largest_stddevs(part: Part) -> dict[str, float]:
     """The largest standard deviations of a part's columns, where they are public."""
     engine = part.engine
-    if not isinstance(engine, TickVectors):
+    if engine.is_number:
         return {part.names[0]: math.sqrt(engine.counter.max_variance())}
     columns = engine.expected((), None).columns
     named = zip(part.names, columns, strict=False)

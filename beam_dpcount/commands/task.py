@@ -92,6 +92,7 @@ class Task(ABC):
     entropy: Entropy  # where its noise comes from, likewise
     output: Output  # what is written, to be read back
     account: str = ""  # what its --account says of this run, for the report
+    by_columns: bool = False  # whether rows are counted in columns, without Beam
     truth: dict[str, list[float]] | None = None  # exact counts by key, for --show-truth
 
     def __init__(self, options: argparse.Namespace) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_dpcount.commands.files import formats
 from beam_dpcount.counters.moments import instant
-from beam_dpcount.dofns.releases import Release, TickRelease
-from beam_dpcount.transforms.columns import TickColumns
+from beam_dpcount.plans.columns import TickColumns
+
+if TYPE_CHECKING:
+    from beam_dpcount.dofns.releases import Release, TickRelease
 
 _DIGITS = 2  # below the leading one of a standard deviation
 

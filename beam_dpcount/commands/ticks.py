@@ -35,7 +35,7 @@ class Ticks(TickTask):
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Task:
-        from beam_dpcount.commands import sentence  # here: it imports Beam, and --help does not
+        from beam_dpcount.commands import sentence  # here: --help does not need it
 
         return sentence.Sentence(options)
 

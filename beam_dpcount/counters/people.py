@@ -190,6 +190,15 @@ class Users:
         )
 
 
+def check_users(users: object) -> Users:
+    """`users`, or a TypeError that says what to pass."""
+    if not isinstance(users, Users):
+        raise TypeError(
+            f'users must be Users(by, events), got {users!r}: e.g. users=Users("user", events=5)'
+        )
+    return users
+
+
 def period_name(per: object) -> str:
     """What a period is called, of a clock without a zone."""
     if isinstance(per, str) and not per.strip().isdecimal():

@@ -22,7 +22,7 @@ from beam_dpcount.dofns.aggregates import Reading
 from beam_dpcount.dofns.intake import has_str_key, is_pair
 from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.dofns.versions import VersionedDoFn
-from beam_dpcount.reading import UNREADABLE, Fields, field_of, read, text_of
+from beam_dpcount.reading import UNREADABLE, read, text_of
 from beam_dpcount.statistics.items import first_of, places
 
 _FORMAT = 1  # of what a join keeps of a tick
@@ -31,38 +31,6 @@ _NEVER = GlobalWindow().max_timestamp().micros
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 _placed: Any = windowed_value.create
-
-
-@dataclass(frozen=True)
-class Ones:
-    """What Count counts of an event: 1; nothing if `value` returns None for it."""
-
-    value: Callable[[Any], Any] | None = None
-
-    def __call__(self, event: object) -> int | None:
-        return None if self.value is not None and self.value(event) is None else 1
-
-
-@dataclass(frozen=True)
-class NumberOf:
-    """What Sum counts of an event: the number in a field."""
-
-    field: str
-    value: Callable[[Any], Any] | None = None
-
-    def __call__(self, event: object) -> Any:
-        return field_of(event if self.value is None else self.value(event), self.field)
-
-
-@dataclass(frozen=True)
-class FieldsOf:
-    """An event as a mapping from its fields, for metrics that read them."""
-
-    value: Callable[[Any], Any] | None = None
-
-    def __call__(self, event: object) -> Any:
-        content = event if self.value is None else self.value(event)
-        return content if content is None or isinstance(content, Mapping) else Fields(content)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from beam_dpcount.statistics.numbers import Numbers
 
 _KNOWN = 256  # so many are remembered
 _READS = ("__len__", "__iter__", "__getitem__", "__getattribute__")
-ON_REJECT = ("drop", "raise", "collect")
 NOT_PAIRS = "elements must be (key, value) pairs with a str key, but {found}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -20,7 +19,6 @@ from apache_beam.transforms.window import GlobalWindow, IntervalWindow, Timestam
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.total import ALL
 from beam_dpcount.dofns.horizon import Horizon
@@ -30,9 +28,8 @@ from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_PAIRS, TO_VALUES, RowElementError, is_row
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.errors import Error
-from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.replay import NO_ID
+from beam_dpcount.plans.all_ticks import TickPlan, name_of, restart_of, values_of
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.wire import PAIR, add_up, pack_sums
 
@@ -314,62 +311,6 @@ def groups_of(keys: int, alone: bool) -> range:
     return range(keys if alone else 1)
 
 
-@dataclass(frozen=True)
-class TickPlan:
-    """What counts which events of a clock, and how.
-
-    Args:
-      counter: the calibrated counter of each key, its horizon the clock's steps: the largest number
-        of ticks of a count. Counts of fewer ticks end early.
-      clock: the ticks.
-      keys: all public keys, in their order.
-      cap: a tick's sum is clipped to +-cap, on the lattice.
-      fold: events of ticks already released count at the next one; else they do not count.
-      entropy: where the noise comes from.
-      counted: what else decides which events count, for replayable noise.
-      alone: on the bounded path, see `groups_of`.
-      ahead: on the streaming path, how many timers of a key are set at a time.
-      until: on the bounded path, ticks that have not ended by then are not released. The noise does
-        not depend on it, so a later run repeats what an earlier one released.
-      names: the columns of releases; None: what is counted says.
-      numbered: releases have the number of the clock's start that they are of.
-    """
-
-    counter: LatticeCounter
-    clock: Grid
-    keys: Sequence[str]
-    cap: int
-    fold: bool
-    entropy: Entropy
-    counted: Any = None
-    alone: bool = False
-    ahead: int = 1
-    until: int | None = None
-    names: Sequence[str] | None = None
-    numbered: bool = False
-
-    def draws(self, path: str) -> Draws:
-        """The noise of the counter, another on each path.
-
-        An event may be late on one path only: with equal noise, equal releases would show there is
-        none.
-        """
-        # Without the keys: adding one leaves the others' noise as it is.
-        counter, counted = self.counter, (path, (self.fold, self.counted))
-        parameters = ascii((self.clock, self.cap, counted, counter.fingerprint))
-        return self.entropy.draws(counter.law, counter.dimension, parameters)
-
-
-def name_of(plan: Any) -> str:
-    """The column of what counts numbers."""
-    return "count" if plan.names is None else str(plan.names[0])
-
-
-def restart_of(plan: Any, step: int) -> int | None:
-    """The number, from 1, of the clock's start that a tick is of; None if it is not shown."""
-    return plan.clock.count_of(step)[0] + 1 if plan.numbered else None
-
-
 class CountEachTick(VersionedDoFn):
     """Streaming: a release of each key at each tick, by one cell of state and one timer a key.
 
@@ -547,11 +488,7 @@ class CountAllTicks(VersionedDoFn):
         """The first `steps` releases of a key's count."""
         clock, window = self._plan.clock, window_from(self._plan.clock, origin)
         xs = add_up(packed, steps, self._plan.cap)
-        if self._draws.digest_size:
-            values = self._replayed(xs, key, window)
-        else:
-            noise = self._draws.noise(key, window, b"")
-            values = self._plan.counter.release_lattice(xs, noise).tolist()
+        values = values_of(self._plan.counter, self._draws, key, window, xs)
         last, windows = window.max_timestamp().micros, (GlobalWindow(),)
         passed, name = clock.passed_at(origin), name_of(self._plan)
         restart = restart_of(self._plan, passed + 1)
@@ -560,13 +497,3 @@ class CountAllTicks(VersionedDoFn):
             micros = clock.end(origin, step)
             made = Release(key, passed + step, micros, value, stddev, name, restart)
             yield _placed(made, min(micros, last), windows)
-
-    def _replayed(self, xs: IntArray, key: str, window: object) -> list[float]:
-        """The releases that CountEachTick makes of these sums, one after the other."""
-        draws, counter = self._draws, self._plan.counter
-        digest, state, values = draws.begin(key, window), counter.init(), []
-        for step, x in enumerate(xs.tolist(), start=1):
-            digest = draws.follow(digest, NO_ID, PAIR.pack(step, x))
-            state, value = counter.step_lattice(state, x, draws.noise(key, window, digest))
-            values.append(value)
-        return values

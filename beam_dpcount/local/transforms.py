@@ -16,6 +16,7 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import claim, plain_budget
 from beam_dpcount.budget.shares import Share
+from beam_dpcount.checks import check_callable, check_flag
 from beam_dpcount.dofns.rows import TO_NUMBERS, RowElementError, is_row, is_row_type
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.local.learner import (
@@ -30,8 +31,8 @@ from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.reading import Function, call
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
-from beam_dpcount.transforms.inputs import check_callable, check_windows
-from beam_dpcount.transforms.runners import check_allowed, check_runner
+from beam_dpcount.transforms.inputs import check_windows
+from beam_dpcount.transforms.runners import check_runner
 
 registry.register_coder(LocalRisk, RowCoder)
 
@@ -108,7 +109,7 @@ class _LocalRisk(Described):
 
     def __init__(self, budget: Budget | Share, value: Function | None, allow_runner: bool) -> None:
         super().__init__()
-        self._allowed = check_allowed(allow_runner)
+        self._allowed = check_flag("allow_runner", allow_runner)
         self._given, self._value = budget, check_callable("value", value)
         self._budget, self._account = plain_budget(budget)
 

@@ -16,10 +16,10 @@ from beam_dpcount.arguments.table import Changes
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.total import TOTAL
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.plans.columns import TickColumns, columns_of
 from beam_dpcount.rows.base import Rows, Values, entropy_of, keys_of
 from beam_dpcount.rows.fields import ANY, NUMBERS, Field, Mappings
 from beam_dpcount.statistics.metrics.base import OfField
-from beam_dpcount.transforms.columns import TickColumns, columns_of
 from beam_dpcount.transforms.sentence import TickCount
 
 _FIELDS, _PERSON = itemgetter(0), itemgetter(1)  # of what is read of a row

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.lattice import Lattice, plain
 from beam_dpcount.errors import NotANumberError
+from beam_dpcount.mechanisms.base import FloatArray
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 
 
@@ -50,6 +51,15 @@ class Numbers(Statistic):
     @cached_property
     def _lattice(self) -> Lattice:
         return Lattice(self.low, self.high, self.unit)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest number, on the lattice."""
+        return self._lattice.bounds
+
+    def of_all(self, values: IntArray | FloatArray) -> IntArray:
+        """`read` of many numbers, none of them NaN."""
+        return self._lattice.all(values, None)
 
     def read(self, payload: object) -> tuple[Codes, str | None]:
         try:

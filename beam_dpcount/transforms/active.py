@@ -15,6 +15,7 @@ from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.people import Users
 from beam_dpcount.dofns.active import Activity, BoundActive
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.plans.ticks import STREAMING_ACTIVE
 from beam_dpcount.transforms.ticks import TickNumbers
 
 
@@ -98,8 +99,4 @@ class ActivePeople(TickNumbers):
 UNCLIPPED = (
     "would clip changes of activity, which then no longer alternate",
     "leave {max_per_tick} out",
-)
-STREAMING_ACTIVE = (
-    "People of the last ticks are counted on bounded input only: in a stream, who stays active is "
-    "known too late. Take people of each tick, clock.each(), or of a longer one, clock.restart(n)"
 )

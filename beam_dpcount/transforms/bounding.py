@@ -23,25 +23,6 @@ STREAMING_PERIODS = (
 )
 
 
-def check_users(users: object) -> Users:
-    """`users`, or a TypeError that says what to pass."""
-    if not isinstance(users, Users):
-        raise TypeError(
-            f'users must be Users(by, events), got {users!r}: e.g. users=Users("user", events=5)'
-        )
-    return users
-
-
-def describe_people(users: Users | None, replayable: bool, path: str) -> dict[str, str]:
-    """Whom a count protects, and how it keeps what counts of them in a stream."""
-    if users is None:
-        return {}
-    if users.asserted or path == "bounded":
-        return {"users": str(users)}
-    by = "a key of the secret" if replayable else "a hash without a secret"
-    return {"users": str(users), "people_shards": f"{users.shards}, by {by}"}
-
-
 def bounded_events(
     events: PCollection[Any],
     users: Users,

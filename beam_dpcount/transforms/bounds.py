@@ -14,8 +14,8 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.moments import micros_of, seconds
 from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import SelectKeys
-from beam_dpcount.dofns.events import Ones
 from beam_dpcount.errors import NotANumberError
+from beam_dpcount.plans.values import Ones
 from beam_dpcount.reading import text_of
 from beam_dpcount.transforms.counts import PrefixCount
 from beam_dpcount.transforms.elements import NO_PERIODS

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount.checks import ParameterError, check_whole
+from beam_dpcount.checks import ParameterError, check_callable, check_whole
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.fitted import fitted
@@ -30,17 +30,13 @@ from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.plans.counting import describe_people
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.items import check_state
-from beam_dpcount.transforms.bounding import bounded_events, describe_people
+from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.counting import Counting
-from beam_dpcount.transforms.inputs import (
-    check_callable,
-    check_pairs,
-    in_windows,
-    once_per_window,
-)
+from beam_dpcount.transforms.inputs import check_pairs, in_windows, once_per_window
 
 NEEDS_HORIZON = (
     "{count} needs a horizon, as one event may change many steps: give one, and a mechanism of "

@@ -15,10 +15,6 @@ from apache_beam.transforms.window import TimestampCombiner
 
 from beam_dpcount.dofns.intake import NOT_PAIRS
 from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row_type
-from beam_dpcount.mechanisms import Sparse
-from beam_dpcount.noise.entropy import Entropy, SystemEntropy
-
-PATHS = ("auto", "bounded", "streaming")
 
 MERGING_WINDOWS = (
     "{windows} merges windows, and where merged ones end depends on the data: use the global "
@@ -32,41 +28,12 @@ BOUNDED_PATH = (
     'path="bounded" on an unbounded input would release steps again, with new noise, each time a '
     'trigger fires: use path="auto" or path="streaming"'
 )
-DRAWS_EARLY = (
-    "{mechanism} draws noise early, and a run that is replayed from a checkpoint, or again with "
-    "the same secret, could then show exact data: use SmoothLaplace(horizon), KAry(horizon, "
-    "subtraction=False), or leave mechanism out"
-)
 
 
 def par_do(dofn: beam.DoFn, output: object) -> beam.PTransform[Any, Any]:
     """A ParDo of elements of this type: Beam does not say its own types."""
     applied: beam.PTransform[Any, Any] = beam.ParDo(dofn).with_output_types(output)
     return applied
-
-
-def check_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
-    """`given`, or a ValueError that lists the choices."""
-    if given not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {given!r}")
-    return given
-
-
-def check_callable(name: str, given: object) -> Any:
-    """`given`, None or a function, or a TypeError that says what to pass."""
-    if given is not None and not callable(given):
-        problem = f"{name} must be a function of an element's value, got {given!r}"
-        raise TypeError(f'{problem}: e.g. {name}=lambda event: event["id"]')
-    return given
-
-
-def check_entropy(entropy: Entropy | None) -> Entropy:
-    """`entropy`, by default the operating system's, or a TypeError that says what to pass."""
-    if entropy is None:
-        return SystemEntropy()
-    if not isinstance(entropy, Entropy):
-        raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
-    return entropy
 
 
 def check_windows(elements: PCollection[object]) -> None:
@@ -110,20 +77,6 @@ def use_streaming(elements: PCollection[object], path: str) -> bool:
     if path == "bounded" and not elements.is_bounded:
         raise ValueError(BOUNDED_PATH)
     return path == "streaming" or not elements.is_bounded
-
-
-def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:
-    """Refuse, for streaming and replays, noise that is drawn before the data it hides are complete.
-
-    Checkpoints hold such noise: in a replay with other data, two releases differ by exact data.
-    """
-    if getattr(mechanism, "draws_early", False):
-        raise ValueError(DRAWS_EARLY.format(mechanism=mechanism.name))
-    if replayable and isinstance(mechanism, Sparse):
-        raise ValueError(
-            "Sparse keeps the noise of its threshold from step to step, and replays of other data "
-            "could then show exact data: use another mechanism, or SystemEntropy"
-        )
 
 
 def once_per_window(made: PCollection[Any], function: Any) -> PCollection[Any]:

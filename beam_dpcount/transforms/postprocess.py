@@ -18,7 +18,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.budget.conversions import positive
-from beam_dpcount.checks import check_texts, check_whole
+from beam_dpcount.checks import check_choice, check_texts, check_whole
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.sliding import difference_variance
@@ -42,8 +42,9 @@ from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.fading import FadingBLT
 from beam_dpcount.mechanisms.workload import LastSteps
+from beam_dpcount.plans.counting import PATHS
 from beam_dpcount.statistics.items import MOST_STATE
-from beam_dpcount.transforms.inputs import PATHS, check_choice, in_windows, once_per_window
+from beam_dpcount.transforms.inputs import in_windows, once_per_window
 from beam_dpcount.transforms.ticks import TickNumbers
 
 FloatArray = npt.NDArray[np.float64]

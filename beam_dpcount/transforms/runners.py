@@ -16,7 +16,6 @@ from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, Pi
 from apache_beam.pipeline import Pipeline
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount.checks import check_flag
 from beam_dpcount.errors import RunnerError, RunnerWarning
 
 # By their classes in Beam: DirectRunner is another name of SwitchingDirectRunner.
@@ -60,11 +59,6 @@ _LOST = (
 _INTERVAL, _FINISHED = "checkpointing_interval", "finish_bundle_before_checkpointing"
 
 _warned: WeakSet[Pipeline] = WeakSet()
-
-
-def check_allowed(allow_runner: object) -> bool:
-    """`allow_runner`, or a TypeError that says what to pass."""
-    return check_flag("allow_runner", allow_runner)
 
 
 def check_runner(pipeline: Pipeline, allowed: bool) -> None:

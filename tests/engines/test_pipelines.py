@@ -20,6 +20,7 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.commands import count, progress
+from beam_dpcount.commands.pipeline import CountReleases
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.engines.commands import arguments, released, run_count, write
 from tests.engines.conftest import SECRET, VARIABLE, Engine
@@ -234,7 +235,7 @@ def test_the_same_secret_gives_the_same_releases(
 
 
 def test_progress_is_counted(engine: Engine) -> None:
-    build = lambda p: p | beam.Create(range(2345)) | beam.ParDo(progress.CountReleases())  # noqa: E731
+    build = lambda p: p | beam.Create(range(2345)) | beam.ParDo(CountReleases())  # noqa: E731
     result = engine.run(build).result
     assert progress.counted(result, "releases") == 2345
     assert progress.counted(result, "past_horizon") == 0

@@ -42,6 +42,8 @@ _COUNTERS = "beam_dpcount/counters"
 _STATISTICS = "beam_dpcount/statistics"
 _STATES = "beam_dpcount/states"
 _DOFNS = "beam_dpcount/dofns"
+_LANES = "beam_dpcount/lanes"
+_PLANS = "beam_dpcount/plans"
 _TRANSFORMS = "beam_dpcount/transforms"
 _COMMANDS = "beam_dpcount/commands"
 
@@ -131,7 +133,7 @@ MUTANTS = (
     Mutant(
         "a tick to come",
         "noise depends on until, so that a later run draws anew for ticks that were released",
-        f"{_DOFNS}/ticks.py",
+        f"{_PLANS}/all_ticks.py",
         "counter, counted = self.counter, (path, (self.fold, self.counted))",
         "counter, counted = self.counter, (path, (self.fold, self.counted, self.until))",
         "tests/test_until.py::test_ticks_that_have_ended_are_released_as_ever",
@@ -864,7 +866,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "counts behind two bounds on people have one noise",
-        f"{_TRANSFORMS}/ticks.py",
+        f"{_PLANS}/ticks.py",
         "known = known, inside.bound_before",
         "known = known, None",
         "tests/test_people.py::test_bounds_for_several_counts_have_noise_of_their_own",
@@ -872,7 +874,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "both paths of a clock have one noise",
-        f"{_DOFNS}/ticks.py",
+        f"{_PLANS}/all_ticks.py",
         "(path, (self.fold, self.counted))",
         "(self.fold, self.counted)",
         "tests/test_replay.py::test_the_paths_of_ticks_have_noise_of_their_own",
@@ -880,7 +882,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "late events that count and that do not have one noise",
-        f"{_DOFNS}/ticks.py",
+        f"{_PLANS}/all_ticks.py",
         "(path, (self.fold, self.counted))",
         "(path, self.counted)",
         "tests/test_replay.py::test_all_that_says_where_ticks_count_separates_their_noise[bounded]",
@@ -1028,6 +1030,46 @@ MUTANTS = (
         "[at_least-BinaryTree(horizon=40)]",
     ),
     # People
+    Mutant(
+        "bounding",
+        "one row more of a person counts in columns",
+        f"{_LANES}/people.py",
+        "return order[_ranks(people) < bound.events]",
+        "return order[_ranks(people) <= bound.events]",
+        "tests/test_lanes.py::test_people_are_bounded_alike",
+    ),
+    Mutant(
+        "bounding",
+        "rows of a person wait in several files",
+        f"{_LANES}/spill.py",
+        "part = np.array(parts, dtype=np.int64)[people.indices.to_numpy()]",
+        "part = np.arange(len(people), dtype=np.int64) % _PARTS",
+        "tests/test_lanes.py::test_groups_hold_all_rows_of_a_person_wherever_they_wait",
+    ),
+    Mutant(
+        "bounding",
+        "a key of a person is bounded in columns by what counts",
+        f"{_LANES}/people.py",
+        "    left = ranks < bound.per_key\n",
+        "    left = ranks <= bound.per_key\n",
+        "tests/test_lanes.py::test_people_are_bounded_alike",
+    ),
+    Mutant(
+        "files",
+        "numbers that only some parsers read are read in columns",
+        f"{_LANES}/cells.py",
+        "plain: BoolArray = other[starts + lengths] == other[starts]\n",
+        "plain: BoolArray = lengths > 0\n",
+        "tests/test_lanes.py::test_csv_is_read_alike",
+    ),
+    Mutant(
+        "logs and metrics",
+        "the manifest says how much memory a run had",
+        f"{_COMMANDS}/manifest.py",
+        '    "memory",\n',
+        "",
+        "tests/test_lanes.py::test_a_run_without_memory_gives_the_same_bytes",
+    ),
     Mutant(
         "bounding",
         "all events of a person count",
@@ -1247,7 +1289,7 @@ MUTANTS = (
     Mutant(
         "bounding",
         "a total behind a common bound takes events of one key for a person's",
-        f"{_TRANSFORMS}/ticks.py",
+        f"{_PLANS}/ticks.py",
         "            if self._is_total and self.other is None:\n",
         "            if self._is_total and self.other == ALL:\n",
         "tests/test_total.py::test_it_is_a_member_of_a_common_bound[bounded]",
@@ -1415,8 +1457,8 @@ MUTANTS = (
         "order of output",
         "rows of a file come as they were made",
         f"{_COMMANDS}/files/tables.py",
-        "return np.lexsort(columns[::-1])",
-        "return np.arange(len(table))",
+        "order: IntArray = np.lexsort(columns[::-1])",
+        "order: IntArray = np.arange(len(rows))",
         "tests/test_files.py::test_every_runner_writes_one_file_in_the_public_order",
     ),
     Mutant(
@@ -1430,7 +1472,7 @@ MUTANTS = (
     Mutant(
         "norms a hair small",
         "a gap is rounded up to whole ticks",
-        f"{_TRANSFORMS}/ticks.py",
+        f"{_PLANS}/ticks.py",
         "gap=bound.gap // clock.tick,",
         "gap=-(-bound.gap // clock.tick),",
         "tests/test_combinations.py::test_a_gap_of_parts_of_a_tick_is_rounded_down",
@@ -1784,15 +1826,15 @@ MUTANTS = (
     Mutant(
         "files",
         "a row that cannot be read stops a clock",
-        f"{_COMMANDS}/files/read.py",
-        "unread = _no_trace if source.per_tick else partial(_stop, file)",
-        "unread = partial(_stop, file)",
+        f"{_COMMANDS}/files/events.py",
+        "unread = skipped if source.per_tick else partial(_stop, source.label(data.path))",
+        "unread = partial(_stop, source.label(data.path))",
         "tests/test_hostile_clock.py::test_no_row_of_a_file_is_seen[csv-]",
     ),
     Mutant(
         "files",
         "an event at a clock tells how many rows are before it",
-        f"{_COMMANDS}/files/read.py",
+        f"{_COMMANDS}/files/events.py",
         "Event(value, file, row, person) if placed",
         "Event(value, file, row, person) if file",
         "tests/test_hostile_clock.py::test_what_is_read_of_a_row_says_nothing_of_others[csv]",
@@ -1801,8 +1843,8 @@ MUTANTS = (
         "files",
         "a quote that stays open takes the next line",
         f"{_COMMANDS}/files/records.py",
-        "(_joined if source.multiline else _alone)(source, readable)",
-        "(_joined if source.per_tick else _alone)(source, readable)",
+        "(_joined if source.multiline else _alone)(source, data)",
+        "(_joined if source.per_tick else _alone)(source, data)",
         "tests/test_hostile_clock.py::test_no_row_of_a_file_is_seen[csv-]",
     ),
     Mutant(
@@ -1817,7 +1859,7 @@ MUTANTS = (
         "files",
         "the first row of JSON lines says that the file is gzip",
         f"{_COMMANDS}/files/lines.py",
-        "(has_header or _unpacks(file))",
+        "(has_header or unpacks(source))",
         "(has_header or True)",
         "tests/test_hostile_clock.py"
         "::test_a_first_line_that_looks_like_gzip_is_a_line[first bytes]",
@@ -1826,8 +1868,8 @@ MUTANTS = (
         "files",
         "a row of Parquet that cannot be read is one with a null",
         f"{_COMMANDS}/files/parquet.py",
-        "            if at in odd:\n",
-        "            if at in odd and not source.per_tick:\n",
+        "        if at in odd:\n",
+        "        if at in odd and not source.per_tick:\n",
         "tests/test_hostile_clock.py::test_a_private_look_at_parquet",
     ),
     Mutant(
@@ -1842,8 +1884,8 @@ MUTANTS = (
     Mutant(
         "files",
         "a damaged file stops a run that is charged",
-        f"{_COMMANDS}/files/read.py",
-        '    try:\n        lines.check(readable, has_header=kind == "csv")\n',
+        f"{_COMMANDS}/files/events.py",
+        '    try:\n        lines.check(data, has_header=kind == "csv")\n',
         "    try:\n        pass\n",
         "tests/test_hostile_clock.py"
         "::test_a_damaged_file_stops_before_anything_is_drawn_or_charged[gzip]",
@@ -2192,7 +2234,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "a count per element publishes nothing to an account",
-        f"{_TRANSFORMS}/counting.py",
+        f"{_PLANS}/counting.py",
         "    _at_clock: ClassVar[bool] = False",
         "    _at_clock: ClassVar[bool] = True",
         "tests/test_entries.py::test_every_transform_is_charged[PrefixCount-pure]",
@@ -2210,7 +2252,7 @@ MUTANTS = (
     Mutant(
         "sentence",
         "each view of a list has the whole budget",
-        f"{_TRANSFORMS}/sentence.py",
+        f"{_PLANS}/sentence.py",
         "    return [ledger.share(share).budget for share in shares]",
         "    return [budget for share in shares]",
         "tests/test_sentence.py::test_a_list_of_views_shares_the_budget_and_says_so",
@@ -2267,7 +2309,7 @@ MUTANTS = (
     Mutant(
         "sentence",
         "a time of events is made of the stream",
-        f"{_TRANSFORMS}/sentence.py",
+        f"{_PLANS}/sentence.py",
         '        if self.time is not None and self.path == "streaming":\n',
         "        if False:\n",
         "tests/test_sentence.py::test_what_does_not_go_together_is_refused",
@@ -2291,7 +2333,7 @@ MUTANTS = (
     Mutant(
         "sentence",
         "each part asks for itself which ticks have ended",
-        f"{_TRANSFORMS}/sentence.py",
+        f"{_PLANS}/sentence.py",
         "            present=self._present,\n",
         "            present=None,\n",
         "tests/test_sentence.py::test_parts_agree_on_the_ticks_that_have_ended",

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import IO
 
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.files.formats import InputError
@@ -81,6 +82,21 @@ def _delete(name: str, local: bool) -> None:
     from apache_beam.io.filesystems import FileSystems  # here: it imports Beam
 
     FileSystems.delete([name])
+
+
+@contextmanager
+def created(name: str) -> Iterator[IO[bytes]]:
+    """A new file, to be written in the block, on any file system that Beam knows."""
+    if "://" not in name:
+        with open(name, "wb") as file:
+            yield file
+        return
+    from apache_beam.io.filesystem import CompressionTypes  # here: it imports Beam
+    from apache_beam.io.filesystems import FileSystems
+
+    kind = CompressionTypes.UNCOMPRESSED
+    with FileSystems.create(name, "application/octet-stream", kind) as file:
+        yield file
 
 
 def _sync(name: str) -> None:

@@ -68,6 +68,13 @@ def unreadable(file: str, error: OSError) -> InputError:
 # What is read
 
 
+class InputFile(NamedTuple):
+    """A file that is read, and its size in bytes as it is stored."""
+
+    path: str
+    size_in_bytes: int = 0
+
+
 class Event(NamedTuple):
     """What one row of a file says, its place, and whose it is: rows count from 1.
 

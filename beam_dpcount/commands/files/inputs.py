@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
-from apache_beam.io.filesystem import FileMetadata
-from apache_beam.io.filesystems import FileSystems
-
 from beam_dpcount.commands.files.formats import (
     STANDARD,
     InputError,
+    InputFile,
     Source,
     is_data,
     unreadable,
@@ -22,15 +20,15 @@ from beam_dpcount.commands.files.formats import (
 _EXTRAS = {"s3": "aws", "gs": "gcp", "hdfs": "hadoop", "azfs": "azure"}
 
 
-def files_of(source: Source) -> list[FileMetadata]:
+def files_of(source: Source) -> list[InputFile]:
     """The files of a source, each once: an event that is read twice would count twice."""
-    files: dict[object, FileMetadata] = {}
+    files: dict[object, InputFile] = {}
     for given in source.inputs:
         pattern = source.spool if given == STANDARD else given
         if _is_folder(pattern):
             matches = _folder(pattern, source.format)
         else:
-            matches = _match(_escaped(pattern) if os.path.exists(pattern) else pattern)
+            matches = _one(pattern) if os.path.exists(pattern) else _match(pattern)
         for metadata in sorted(matches, key=lambda metadata: metadata.path):
             files.setdefault(_identity(metadata.path), metadata)
     for metadata in files.values():
@@ -42,7 +40,7 @@ def _is_folder(pattern: str) -> bool:
     return pattern.endswith("/") if "://" in pattern else os.path.isdir(pattern)
 
 
-def _folder(folder: str, format: str | None) -> list[FileMetadata]:
+def _folder(folder: str, format: str | None) -> list[InputFile]:
     """The files of a folder with the suffix of a data file, or all if there is a format.
 
     Files that begin with a dot or an underscore are skipped: writers leave them beside the data.
@@ -67,33 +65,44 @@ def _folder(folder: str, format: str | None) -> list[FileMetadata]:
     return files
 
 
-def _entries(folder: str) -> Iterator[FileMetadata]:
+def _entries(folder: str) -> Iterator[InputFile]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = os.path.join(folder, entry.name)
-                yield FileMetadata(path, entry.stat().st_size, entry.stat().st_mtime)
+                yield InputFile(path, entry.stat().st_size)
     except OSError as error:
         raise unreadable(folder, error) from error
 
 
-def _escaped(path: str) -> str:
-    """A path as a pattern of Beam, with its special characters escaped."""
-    return path if "://" in path else re.sub(r"([*?[])", r"[\1]", path)
+def _one(path: str) -> list[InputFile]:
+    """A file that is here, whatever its name has in it."""
+    try:
+        return [InputFile(path, os.stat(path).st_size)]
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
-def _match(pattern: str, missing: bool = False) -> list[FileMetadata]:
+def _match(pattern: str, missing: bool = False) -> list[InputFile]:
+    from apache_beam.io.filesystems import FileSystems  # here: most files are named
+
     # Beam finds nothing for a pattern with a star in its first part.
     full = f"./{pattern}" if re.match(r"[^/]*[*?[]", pattern) else pattern
     try:
-        matches: list[FileMetadata] = []
-        if pattern:
-            matches = FileSystems.match([full])[0].metadata_list
+        found = FileSystems.match([full])[0].metadata_list if pattern else []
+        matches = [InputFile(one.path, one.size_in_bytes) for one in found]
     except Exception as error:  # each file system raises its own errors
         raise InputError(f"cannot look for {pattern!r}: {remedy(pattern, error)}") from None
     if not matches and not missing:
         raise InputError(f"no file matches {pattern!r}")
     return matches
+
+
+def exists_afar(path: str) -> bool:
+    """Whether there is a file on a file system that is not local."""
+    from apache_beam.io.filesystems import FileSystems  # here: it imports Beam
+
+    return bool(FileSystems.exists(path))
 
 
 def remedy(path: str, error: Exception) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.fileio import ReadableFile
 
-from beam_dpcount.commands.files.formats import InputError, Source, unreadable
+from beam_dpcount.commands.files.formats import InputError, InputFile, Source, unreadable
 from beam_dpcount.commands.files.records import Rows, Unread, named, place
+from beam_dpcount.commands.files.unpacking import compression_of, stored
 from beam_dpcount.commands.progress import Progress
 
 # Many writers do not mark their text as text.
@@ -21,39 +21,44 @@ _UNREADABLE = "neither UTF-8 text nor a date of the years 1 to 9999"
 _MAGIC, _ARROW = b"PAR1", b"ARROW:schema"
 
 
-def of_parquet(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
+def of_parquet(source: Source, data: InputFile, unread: Unread) -> Rows:
     before = 0
-    for size, arrays in _batches(source, readable):
-        columns: list[list[object]] = []
-        odd: dict[int, str] = {}  # rows whose cell in a column could not be converted
-        for name, array in zip(source.names, arrays, strict=True):
-            cells, failed = _cells(_plain(array))
-            columns.append(cells)
-            if name in source.public:
-                odd |= dict.fromkeys(failed, name)
-        rows: Iterator[Sequence[object]] = (
-            zip(*columns, strict=True) if columns else repeat((), size)
-        )
-        for at, values in enumerate(rows):
-            if at in odd:
-                unread(before + at + 1, odd[at], _UNREADABLE)
-            else:
-                yield before + at + 1, values
+    for size, arrays in batches(source, data):
+        yield from rows_of(source, [*map(plain, arrays)], size, before, unread)
         before += size
 
 
-def check(source: Source, readable: ReadableFile) -> None:
+def rows_of(
+    source: Source, arrays: Sequence[pa.Array], size: int, before: int, unread: Unread
+) -> Rows:
+    """The rows of a batch, of which so many are before, as Python objects; arrays as of `plain`."""
+    columns: list[list[object]] = []
+    odd: dict[int, str] = {}  # rows whose cell in a column could not be converted
+    for name, array in zip(source.names, arrays, strict=True):
+        cells, failed = _cells(array)
+        columns.append(cells)
+        if name in source.public:
+            odd |= dict.fromkeys(failed, name)
+    rows: Iterator[Sequence[object]] = zip(*columns, strict=True) if columns else repeat((), size)
+    for at, values in enumerate(rows):
+        if at in odd:
+            unread(before + at + 1, odd[at], _UNREADABLE)
+        else:
+            yield before + at + 1, values
+
+
+def check(source: Source, data: InputFile) -> None:
     """Read a file to its end; an InputError if it is damaged, or lacks a column."""
-    for _ in _batches(source, readable):
+    for _ in batches(source, data):
         pass
 
 
-def _batches(source: Source, readable: ReadableFile) -> Iterator[tuple[int, list[Any]]]:
+def batches(source: Source, data: InputFile) -> Iterator[tuple[int, list[Any]]]:
     """The number of rows of each batch, and its columns, in the order of the names."""
-    file = source.label(readable.metadata.path)
+    file = source.label(data.path)
     try:
-        with readable.open() as stream, pq.ParquetFile(stream) as table:
-            schema, size = table.schema_arrow, readable.metadata.size_in_bytes
+        with _seekable(data) as stream, pq.ParquetFile(stream) as table:
+            schema, size = table.schema_arrow, data.size_in_bytes
             share = size / max(1, table.metadata.num_rows)
             paths = [_path(file, schema, name) for name in source.names]
             kinds = [_kind(file, schema, path) for path in paths]
@@ -72,6 +77,16 @@ def _batches(source: Source, readable: ReadableFile) -> Iterator[tuple[int, list
         if isinstance(error, OSError):
             problem += ", unless its storage failed"
         raise InputError(f"{file}: {problem}") from None
+
+
+def _seekable(data: InputFile) -> IO[bytes]:
+    """A file of columns, which are read from any place; one that is compressed as a whole, too."""
+    if not (compression_of(data.path) or "://" in data.path):
+        return stored(data.path)
+    from apache_beam.io.filesystems import FileSystems  # here: few files are so
+
+    unpacked: IO[bytes] = FileSystems.open(data.path)
+    return unpacked
 
 
 def _path(file: str, schema: Any, name: str) -> list[str]:
@@ -131,7 +146,7 @@ def _without_dictionaries(stream: Any) -> Any:
     return pq.read_metadata(io.BytesIO(_MAGIC + footer + end))
 
 
-def _plain(array: Any) -> Any:
+def plain(array: Any) -> Any:
     """An array whose cells Python can hold."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()

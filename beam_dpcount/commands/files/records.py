@@ -11,16 +11,14 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from apache_beam.io.fileio import ReadableFile
-
 from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.commands.files import lines
-from beam_dpcount.commands.files.formats import InputError, Source
+from beam_dpcount.commands.files.formats import InputError, InputFile, Source
 
 csv.field_size_limit(2**31 - 1)  # stopping at a long cell would reveal it
 _NAMES_SHOWN = 40
@@ -41,6 +39,7 @@ _ARRAY = (
     "; it looks like a JSON array: write one object a line, e.g. by jq -c '.[]' IN.json > OUT.jsonl"
 )
 
+Record = list[str] | str  # cells, or why a line cannot be read
 Rows = Iterator[tuple[int, Sequence[object]]]  # the number of each row, and its cells of all names
 # Called for a row that cannot be read: with its number, the column (if it is one), and the reason.
 Unread = Callable[[int, str | None, str], None]
@@ -56,18 +55,31 @@ def place(file: str, row: int | None = None, column: str | None = None) -> str:
 # CSV
 
 
-def of_csv(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
-    file = source.label(readable.metadata.path)
-    records = (_joined if source.multiline else _alone)(source, readable)
+def of_csv(source: Source, data: InputFile, unread: Unread) -> Rows:
+    records = (_joined if source.multiline else _alone)(source, data)
     header = next((record for record in records if record), None)
+    places, width = header_of(source, data, header)
+    yield from picked(source, records, places, width, unread)
+
+
+def header_of(source: Source, data: InputFile, header: Record | None) -> tuple[list[int], int]:
+    """The positions of the columns, and how many cells a row has; None: there is no line."""
+    file = source.label(data.path)
     if header is None:
         raise InputError(f"{file}: the file is empty; it needs a header line")
     if isinstance(header, str):
         raise InputError(f"{place(file, 0)}: {header}")
-    places, width, row = locate(source, file, header), len(header), 0
+    return locate(source, file, header), len(header)
+
+
+def picked(
+    source: Source, records: Iterable[Record], places: Sequence[int], width: int, unread: Unread
+) -> Rows:
+    """The cells of these columns, of each record that can be read."""
     # At a clock no row is read in part: its cells may be under the wrong column names.
     least = width if source.per_tick else max(places, default=-1) + 1
     pick: Any = itemgetter(*places) if len(places) > 1 else partial(_few, places)
+    row = 0
     for record in records:
         if not record:
             if width > 1:
@@ -86,28 +98,37 @@ def of_csv(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
             yield row, pick(record)
 
 
-def _alone(source: Source, readable: ReadableFile) -> Iterator[list[str] | str]:
-    """Each line by itself: its cells (none if it is blank), or why it cannot be read."""
-    delimiter, pending = source.delimiter, list[str]()
-    # Strict: an open quote, or one that does not enclose a whole cell, is an error.
-    reader = csv.reader(iter(pending.pop, None), delimiter=delimiter, strict=True)
-    for line in lines.texts(readable, has_header=True):
+def _alone(source: Source, data: InputFile) -> Iterator[Record]:
+    read = Lines(source.delimiter)
+    for line in lines.texts(data, has_header=True):
+        yield read(line)
+
+
+class Lines:
+    """Reads lines of CSV, each by itself: their cells (none of a blank one), or why it cannot."""
+
+    def __init__(self, delimiter: str) -> None:
+        self._delimiter, self._pending = delimiter, list[str]()
+        # Strict: an open quote, or one that does not enclose a whole cell, is an error.
+        pending = iter(self._pending.pop, None)
+        self._reader = csv.reader(pending, delimiter=delimiter, strict=True)
+
+    def __call__(self, line: str | None) -> Record:
+        """The cells of a line; None: it is not UTF-8."""
         if line is None:
-            yield _NOT_TEXT
-        elif '"' not in line:
-            yield line.split(delimiter) if line else []
-        else:
-            pending.append(line)
-            try:
-                record: list[str] | str = next(reader)
-            except IndexError:  # the reader asks for another line
-                record = _OPEN
-            except csv.Error as error:
-                record = f"malformed CSV: {error}"
-            yield record
+            return _NOT_TEXT
+        if '"' not in line:
+            return line.split(self._delimiter) if line else []
+        self._pending.append(line)
+        try:
+            return next(self._reader)
+        except IndexError:  # the reader asks for another line
+            return _OPEN
+        except csv.Error as error:
+            return f"malformed CSV: {error}"
 
 
-def _joined(source: Source, readable: ReadableFile) -> Iterator[list[str] | str]:
+def _joined(source: Source, data: InputFile) -> Iterator[list[str] | str]:
     """The same if cells may hold line breaks.
 
     Raises:
@@ -117,7 +138,7 @@ def _joined(source: Source, readable: ReadableFile) -> Iterator[list[str] | str]
 
     def joined() -> Iterator[str]:
         nonlocal sound
-        for line, is_text in lines.with_ends(readable):
+        for line, is_text in lines.with_ends(data):
             sound &= is_text
             yield line
 
@@ -129,7 +150,7 @@ def _joined(source: Source, readable: ReadableFile) -> Iterator[list[str] | str]
             sound = True
     except csv.Error as error:
         where = None if source.per_tick else row + 1
-        file = place(source.label(readable.metadata.path), where)
+        file = place(source.label(data.path), where)
         raise InputError(f"{file}: malformed CSV: {error}: {_BROKEN}") from None
 
 
@@ -140,13 +161,13 @@ def _few(places: Sequence[int], cells: Sequence[str]) -> Sequence[str]:
 # Lines of JSON
 
 
-def of_json(source: Source, readable: ReadableFile, unread: Unread) -> Rows:
+def of_json(source: Source, data: InputFile, unread: Unread) -> Rows:
     public, row = source.public, 0
     columns = [
         (name, name.split("."), name in public, name in (source.key, source.user))
         for name in source.names
     ]
-    for line in lines.texts(readable, has_header=False):
+    for line in lines.texts(data, has_header=False):
         if line is not None and (not line or line.isspace()):
             continue
         row += 1

@@ -1,4 +1,4 @@
-"""Writes a bounded collection of releases to one sorted file, and reads it back.
+"""One sorted file of releases: how it is written, and read back.
 
 The file is CSV, JSON lines (the columns of CSV as names of an object) or Parquet.
 """
@@ -13,22 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import GlobalWindow, GlobalWindows
-from apache_beam.utils import windowed_value
-from apache_beam.utils.timestamp import MIN_TIMESTAMP
-from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_dpcount.commands import stop
-from beam_dpcount.commands.files.beside import beside
+from beam_dpcount.commands.files.beside import beside, created
 from beam_dpcount.commands.files.formats import (
     Columns,
     InputError,
@@ -37,13 +29,11 @@ from beam_dpcount.commands.files.formats import (
     unreadable,
 )
 from beam_dpcount.commands.progress import Progress
+from beam_dpcount.mechanisms.base import IntArray
 
 SUFFIXES = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz", ".parquet")
-_KINDS = {str: pa.string(), int: pa.int64(), float: pa.float64()}
-_NUMBERS = 1 << 18  # of a batch, rows times columns
+KINDS = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 _SLICE = 1 << 16  # rows that are written at once
-_START = MIN_TIMESTAMP.micros
-_NOTHING = b""  # no batch: a collection without rows makes a file too
 
 
 class Last(NamedTuple):
@@ -54,7 +44,7 @@ class Last(NamedTuple):
 
 
 class Output:
-    """A file of releases, to be written by `WriteTable` and read back if it is local.
+    """A file of releases, to be written and read back if it is local.
 
     Args:
       path: ends in one of SUFFIXES, on any file system that Beam knows.
@@ -74,7 +64,7 @@ class Output:
             if self._kind == "parquet":
                 with pq.ParquetFile(self.path) as file:
                     for batch in file.iter_batches():
-                        read = (batch[name].cast(_KINDS[kind]) for name, kind in self.table.schema)
+                        read = (batch[name].cast(KINDS[kind]) for name, kind in self.table.schema)
                         yield from zip(*(column.to_pylist() for column in read), strict=True)
                 return
             with _opened(self.path) as text:
@@ -151,136 +141,68 @@ def _opened(path: str) -> Any:
     return (gzip.open if path.lower().endswith(".gz") else open)(path, **how)
 
 
-class WriteTable(beam.PTransform[PCollection[Any], PCollection[str]]):
-    """Writes all releases of a bounded collection to one file, and then yields its path.
+class Target(NamedTuple):
+    """A file that is written whole.
 
-    The rows come together on one worker, in Arrow's format. They are written beside the output and
-    then renamed: there is never half a file, and an existing one is replaced. They are sorted by
-    their own cells, whatever order they come in.
-
-    Args:
-      timed: whether to write the timestamps; if not, their cells are empty.
+    Fields:
+      path: ends in one of SUFFIXES.
+      schema: its columns.
+      order: those of whole numbers or text by which rows are sorted.
+      first: all texts of the first of them, in their order; by default that of text.
+      private: its owner alone may read it.
+      run: of the process that cleans up.
     """
 
-    def __init__(self, output: Output, timed: bool) -> None:
-        super().__init__()
-        self._table, self._timed, table = output.table, timed, output.table
-        self._write = WriteRows(output.path, table.schema, table.order, table.keys, output.about)
-
-    def expand(self, releases: PCollection[Any]) -> PCollection[str]:
-        rows = beam.FlatMap(self._rows).with_output_types(tuple[Any, ...])
-        return releases | "Row" >> rows | "Write" >> self._write
-
-    def _rows(self, release: object) -> Iterator[tuple[Any, ...]]:
-        yield from self._table.rows(release, self._timed)
+    path: str
+    schema: pa.Schema
+    order: Sequence[str]
+    first: Sequence[str] = ()
+    private: bool = False
+    run: str = ""
 
 
-class WriteRows(beam.PTransform[PCollection[tuple[Any, ...]], PCollection[str]]):
-    """Writes the rows of a bounded collection to one file, see `WriteTable`; else a ValueError.
-
-    Args:
-      output: a path that ends in one of SUFFIXES.
-      order: the columns, of whole numbers or text, by which rows are sorted.
-      first: all texts of the first column of `order`, in their order; by default that of text.
-      about: as for `Output`.
-    """
-
-    def __init__(
-        self,
-        output: str,
-        columns: Columns,
-        order: Sequence[str],
-        first: Sequence[str] = (),
-        about: str = "",
-        private: bool = False,
-    ) -> None:
-        super().__init__()
-        schema = pa.schema([(name, _KINDS[kind]) for name, kind in columns])
-        schema = schema.with_metadata({"beam_dpcount": about} if about else None)
-        self._pack, self._write = _Pack(schema), _Write(output, schema, order, first, private)
-
-    def expand(self, rows: PCollection[tuple[Any, ...]]) -> PCollection[str]:
-        if not rows.is_bounded:
-            raise ValueError("one file is written at the end: the rows must be bounded")
-        seed: Any = beam.Create([(0, _NOTHING)], reshuffle=False)
-        packed: Any = beam.ParDo(self._pack).with_output_types(tuple[int, bytes])
-        write: Any = beam.ParDo(self._write).with_output_types(str)
-        batches = rows | "Global" >> beam.WindowInto(GlobalWindows()) | "Pack" >> packed
-        header = rows.pipeline | "Header" >> seed.with_output_types(tuple[int, bytes])
-        together = (header, batches) | "Flatten" >> beam.Flatten() | "Together" >> beam.GroupByKey()
-        return together | "Write" >> write
+def target_of(output: Output) -> Target:
+    """Where releases are written."""
+    table, about = output.table, output.about
+    schema = schema_of(table.schema, about)
+    return Target(output.path, schema, table.order, table.keys, run=stop.RUN)
 
 
-class _Pack(beam.DoFn):
-    """From rows to batches in Arrow's format, under one key."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema, self._most = schema, max(1, _NUMBERS // len(schema))
-
-    def start_bundle(self) -> None:
-        self._rows: list[tuple[Any, ...]] = []
-
-    def process(self, row: tuple[Any, ...]) -> Iterable[tuple[int, bytes]]:
-        self._rows.append(row)
-        return ((0, self._packed()),) if len(self._rows) == self._most else ()
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        if self._rows:
-            yield windowed_value.create((0, self._packed()), _START, (GlobalWindow(),))
-
-    def _packed(self) -> bytes:
-        columns = zip(self._schema.types, zip(*self._rows, strict=True), strict=True)
-        arrays = [pa.array(cells, kind) for kind, cells in columns]
-        self.start_bundle()
-        out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, self._schema) as stream:
-            stream.write_batch(pa.record_batch(arrays, schema=self._schema))
-        return out.getvalue().to_pybytes()
+def schema_of(columns: Columns, about: str = "") -> pa.Schema:
+    """The types of a file's columns, with a text for the metadata of Parquet."""
+    schema = pa.schema([(name, KINDS[kind]) for name, kind in columns])
+    return schema.with_metadata({"beam_dpcount": about} if about else None)
 
 
-class _Write(beam.DoFn):
-    def __init__(
-        self,
-        output: str,
-        schema: pa.Schema,
-        order: Sequence[str],
-        first: Sequence[str],
-        private: bool = False,
-    ) -> None:
-        self._output, self._schema, self._private = output, schema, private
-        self._order, self._first = list(order), list(first)
-        self._run = stop.RUN  # of the process that cleans up
+def write(target: Target, rows: pa.Table) -> None:
+    """Writes rows in any order to a file, sorted. There is never half a file."""
+    Progress.writing = True
+    path, schema = target.path, target.schema
+    places = _places(target, rows)
+    # A slice at a time: a column of text may hold more than one array of Arrow's can.
+    slices = (rows.take(places[i : i + _SLICE]) for i in range(0, max(1, len(places)), _SLICE))
+    write = {"csv": _csv, "jsonl": _json, "parquet": _parquet}[kind_of(path)]
+    stop.writes()
+    with beside(path, target.run, target.private) as name, created(name) as file:
+        if path.lower().endswith(".gz"):
+            # Without a time, so that the same rows make the same file.
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                write(packed, schema, slices)
+        else:
+            write(file, schema, slices)
 
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[str]:
-        Progress.writing = True
-        read = [pa.ipc.open_stream(batch).read_all() for batch in element[1] if batch]
-        table = pa.concat_tables([self._schema.empty_table(), *read])
-        places = self._places(table)
-        # A slice at a time: a column of text may hold more than one array of Arrow's can.
-        slices = (table.take(places[i : i + _SLICE]) for i in range(0, max(1, len(places)), _SLICE))
-        write = {"csv": _csv, "jsonl": _json, "parquet": _parquet}[kind_of(self._output)]
-        stop.writes()
-        with beside(self._output, self._run, self._private) as name:
-            kind = CompressionTypes.UNCOMPRESSED
-            with FileSystems.create(name, "application/octet-stream", kind) as file:
-                if self._output.lower().endswith(".gz"):
-                    # Without a time, so that the same rows make the same file.
-                    with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                        write(packed, self._schema, slices)
-                else:
-                    write(file, self._schema, slices)
-        yield self._output
 
-    def _places(self, table: pa.Table) -> Any:
-        """The numbers of the rows, in order."""
-        columns: list[Any] = []
-        for name in self._order:
-            cells, firsts = table[name], self._first if not columns else []
-            if pa.types.is_string(cells.type):
-                texts = firsts or sorted(cells.unique().to_pylist())
-                cells = pc.index_in(cells, pa.array(texts, cells.type))
-            columns.append(cells.to_numpy())
-        return np.lexsort(columns[::-1])
+def _places(target: Target, rows: pa.Table) -> IntArray:
+    """The numbers of the rows, in order."""
+    columns: list[Any] = []
+    for name in target.order:
+        cells, firsts = rows[name], target.first if not columns else []
+        if pa.types.is_string(cells.type):
+            texts = firsts or sorted(cells.unique().to_pylist())
+            cells = pc.index_in(cells, pa.array(texts, cells.type))
+        columns.append(cells.to_numpy())
+    order: IntArray = np.lexsort(columns[::-1])
+    return order
 
 
 def _parquet(file: object, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
@@ -329,7 +251,7 @@ def check_name(path: str) -> str:
 
 
 def check_output(path: str) -> None:
-    """Raise InputError where `WriteTable` could not write. Remote paths pass by their names."""
+    """Raise InputError where nothing could be written. Remote paths pass by their names."""
     check_name(path)
     if "://" not in path:
         check_place(f"output {path!r}", path)

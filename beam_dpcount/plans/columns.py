@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -13,11 +13,12 @@ from beam_dpcount.counters.clock import Restart
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.errors import half_width
 from beam_dpcount.counters.grid import Grid
-from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.plans.sentence import TickCountPlan
 from beam_dpcount.statistics.metrics.base import Errors, Metric
-from beam_dpcount.transforms.sentence import TickCount
-from beam_dpcount.transforms.vectors import TickVectors
+
+if TYPE_CHECKING:
+    from beam_dpcount.dofns.releases import Release, TickRelease
 
 PLACED = ("key", "step", "start", "timestamp")
 LEVEL = 0.95
@@ -87,25 +88,25 @@ class TickColumns:
         """What a release says, by column."""
         if self.counter is not None:
             # Not by its class: workers may decode it as one of their own.
-            one = cast(Release, release)
+            one = cast("Release", release)
             # Within its count: one that starts anew has the errors of its first ticks again.
             half = _half_width(self.counter, self.clock.count_of(one.step)[1], self.level)
             ends = one.value - half, one.value + half
             yield self.columns[0], Cells(one.value, one.stddev, *ends)
             return
-        several = cast(TickRelease, release)
+        several = cast("TickRelease", release)
         found = several.values, several.stddevs, several.lows, several.highs
         for column in self.columns:
             yield column, Cells(*(numbers[column.name] for numbers in found))
 
 
-def columns_of(count: TickCount) -> TickColumns:
+def columns_of(count: TickCountPlan) -> TickColumns:
     """The columns of a count."""
     public = [is_public(m) for _ in count._views for m in count._metrics for _ in m.columns]
     columns = tuple(map(TickColumn, count.columns, public))
     numbered = any(isinstance(view, Restart) for view in count._views)
     engine, parts = count._parts[0].engine, len(count._parts)
-    counter = engine.counter if parts == 1 and not isinstance(engine, TickVectors) else None
+    counter = engine.counter if parts == 1 and engine.is_number else None
     clock = engine._restarts or engine.clock
     return TickColumns(clock, columns, numbered, counter, count.confidence)
 

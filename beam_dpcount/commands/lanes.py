@@ -1,0 +1,63 @@
+"""Which lane a run takes: whole columns, without Beam, or rows, in a pipeline.
+
+Output, manifest and account are the same to the byte, and none of them tells the lane: only a dry
+run does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from beam_dpcount.arguments.metrics import metrics_of
+from beam_dpcount.statistics.metrics import Count, Sum
+
+if TYPE_CHECKING:
+    from beam_dpcount.commands.task import Task
+
+# What rows are counted one by one for, in the order in which it is looked for. All of it is public.
+_ONE_BY_ONE: Sequence[tuple[str, Callable[[Any], bool]]] = (
+    ("--path streaming", lambda options: options.path == "streaming"),
+    ("--check", lambda options: options.check),
+    ("files elsewhere", lambda options: any("://" in path for path in options.input)),
+    ("--select-keys", lambda options: options.select_keys),
+    ("--separator", lambda options: options.separator is not None),
+    ("--metric", lambda options: not _is_one_number(options)),
+    ("--view", lambda options: bool(options.view)),
+    ("--zone", lambda options: options.zone is not None),
+)
+
+
+def _is_one_number(options: Any) -> bool:
+    """Whether a count of rows, or a sum of all of them, is asked for."""
+    first, *more = metrics_of(options.metric)
+    if more or type(first) not in (Count, Sum):
+        return False
+    return options.where is None or type(first) is Count
+
+
+def lane_of(task: Task, flags: Sequence[str], names: Collection[str]) -> Any:
+    """The lane of a task, by its options alone.
+
+    Args:
+      task: what is counted; it is told whether columns suffice.
+      flags, names: options for Beam, and ours, as for `pipeline.beam_options`.
+    """
+    why = _needs_rows(task, flags)
+    task.by_columns = not why
+    if why:
+        from beam_dpcount.commands.pipeline import Pipeline  # here: it imports Beam
+
+        return Pipeline(flags, names, why)
+    from beam_dpcount.commands.by_columns import ByColumns  # here: few commands need it
+
+    return ByColumns()
+
+
+def _needs_rows(task: Task, flags: Sequence[str]) -> str:
+    """Why rows are counted one by one; empty if columns suffice."""
+    if task.name != "ticks":
+        return f"the command {task.name}"
+    if flags:
+        return "options for Beam"
+    return next((name for name, asks in _ONE_BY_ONE if asks(task.options)), "")

@@ -1,0 +1,92 @@
+"""Which rows of each person count, of all rows at once: the rule of `Bound.take`, in columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_dpcount.counters.people import Bound, Seen
+from beam_dpcount.mechanisms.base import IntArray
+
+
+def counted_rows(
+    bound: Bound, people: IntArray, micros: IntArray, names: IntArray, xs: IntArray
+) -> IntArray:
+    """The numbers of the rows that count, as `Bound.take` lets them through by time.
+
+    Rows of one time are taken as their parcels sort: by key, and numbers below 0 after the others.
+
+    Args:
+      bound: the rule.
+      people: whose the rows are, as codes from 0.
+      micros: their times.
+      names: their keys, as codes from 0.
+      xs: what they count, none of it 0.
+    """
+    order = _by_person_and_time(people, micros, names, xs)
+    people, names = people[order], names[order]
+    if bound.gap:
+        return order[_greedy(bound, people, micros[order], names)]
+    # Without a gap, what is beyond the bound of a key never counts, whatever else does.
+    if min(bound.per_key, bound.keys) < bound.events:
+        left = _within_keys(bound, people, names)
+        order, people = order[left], people[left]
+    return order[_ranks(people) < bound.events]
+
+
+def _by_person_and_time(
+    people: IntArray, micros: IntArray, names: IntArray, xs: IntArray
+) -> IntArray:
+    """The rows by person, then time, then contents."""
+    if not len(people):
+        return np.zeros(0, dtype=np.int64)
+    first = int(micros.min())
+    span = int(micros.max()) - first + 1
+    if (int(people.max()) + 1) * span >= 1 << 63:
+        return np.lexsort((xs.view(np.uint64), names, micros, people))
+    both = people * span + (micros - first)  # one column sorts in a quarter of the time
+    order = np.argsort(both)
+    both = both[order]
+    same = both[1:] == both[:-1]
+    if not same.any():
+        return order
+    tied = np.zeros(len(order), dtype=np.bool_)
+    tied[1:] |= same
+    tied[:-1] |= same
+    some = order[tied]
+    order[tied] = some[np.lexsort((xs[some].view(np.uint64), names[some], both[tied]))]
+    return order
+
+
+def _within_keys(bound: Bound, people: IntArray, names: IntArray) -> IntArray:
+    """Of rows sorted by person and time, those within the bounds on keys, in that order."""
+    many = int(names.max(initial=0)) + 1
+    pairs = people * many + names
+    order = np.argsort(pairs, kind="stable")
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = _ranks(pairs[order])
+    left = ranks < bound.per_key
+    if bound.keys < bound.events:
+        firsts = np.flatnonzero(ranks == 0)
+        taken = pairs[firsts[_ranks(people[firsts]) < bound.keys]]
+        left &= np.isin(pairs, taken)
+    return np.flatnonzero(left)
+
+
+def _ranks(sorted_codes: IntArray) -> IntArray:
+    """The place of each among those equal to it, from 0; equal ones stand together."""
+    starts = np.flatnonzero(np.diff(sorted_codes, prepend=-1))
+    lengths = np.diff(starts, append=len(sorted_codes))
+    ranks: IntArray = np.arange(len(sorted_codes)) - np.repeat(starts, lengths)
+    return ranks
+
+
+def _greedy(bound: Bound, people: IntArray, micros: IntArray, names: IntArray) -> IntArray:
+    """The same where events must lie apart: whether one does depends on all that count before."""
+    left, person, seen = list[int](), -1, Seen()
+    rows = zip(people.tolist(), micros.tolist(), names.tolist(), strict=True)
+    for place, (who, at, name) in enumerate(rows):
+        if who != person:
+            person, seen = who, Seen()
+        if bound.take(seen, (name,), at):
+            left.append(place)
+    return np.array(left, dtype=np.int64)

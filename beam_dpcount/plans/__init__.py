@@ -1,0 +1,1 @@
+"""What a count is, before anything runs: its arguments, its clock and its counter."""

@@ -1,0 +1,125 @@
+"""Odd files, and both lanes over them: in columns, and row by row in a pipeline."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import strategies as st
+
+from beam_dpcount.arguments.timestamps import FIRST, LAST
+from beam_dpcount.commands import lanes, manifest, ticks
+from beam_dpcount.commands.files.columns import columns_of
+from beam_dpcount.commands.files.events import events
+from beam_dpcount.commands.files.formats import InputFile, Source
+from beam_dpcount.plans.ticks import TickNumbersPlan
+from tests import command_lines
+
+Rows = Counter[tuple[Any, ...]]
+
+# Cells of texts, times and numbers, most of them plain, and others that parsers read unlike.
+TEXTS = st.sampled_from(
+    ["a", "b", "", "é", "7", "007", " a", "a b", "null", "NA", "東", "a'b", "\t"]
+)
+TIMES = st.one_of(
+    st.integers(95, 165).map(str),
+    st.sampled_from(
+        ["", "1e2", "+120", "120.5", "0120", "-5", " 120", "120 ", "1_20", "0x78", "x"]
+    ),
+    st.sampled_from(["1" * 14, "9" * 18, "1" * 400, "120.0000001", "٣", "nan", "120\0"]),
+)
+ISO = st.one_of(
+    st.integers(0, 59).map(lambda s: f"1970-01-01T00:02:{s:02}Z"),
+    st.sampled_from(["1970-01-01T00:02:00", "1970-01-01 00:02:10.5Z", "1970-01-01T00:02:10.500Z"]),
+    st.sampled_from(
+        ["1970-01-01T01:02:10+01:00", "1970-01-01T00:02:10.000001-00:00", "1970-01-01"]
+    ),
+    st.sampled_from(["1970-02-29T00:02:10Z", "1972-02-29T00:02:10Z", "1970-01-01T00:02:60Z", "Z"]),
+    st.sampled_from(["1970-01-01T24:00:00Z", "0000-01-01T00:00:00Z", "1970-01-01T00:02:10z", ""]),
+    st.sampled_from(["0001-01-01T00:00:00+23:00", "1970-13-01T00:02:10Z", "1970_01_01T00:02:10Z"]),
+)
+NUMBERS = st.one_of(
+    st.integers(-9, 9).map(str),
+    st.floats(-9, 9).map(repr),
+    st.sampled_from(["", "x", "nan", "inf", "-inf", "+3", "1e1", " 2", "1_0", "٣", "5.", ".5"]),
+    st.sampled_from(["1" * 14, "2" * 400, "0x2", "-0", "00002", "true", "1,5"]),
+)
+PAGES = st.lists(st.tuples(TIMES, TEXTS, TEXTS, NUMBERS), max_size=40)
+# Lines that are not plain cells between commas.
+_ODD = rb"""
+"
+"110","a",u,1
+110,"a""b",u,1
+110,"a,b",u,1
+"110","a""b",u,1,,
+"110","b",u,1,"x"
+110,"","u",""
+110,a"b,u,1
+"110"x,a,u,1
+110,a
+110,a,u,1,,
+110,a,u,1,x
+# 110,a,u,1
+110,a,u,\1
+,"""
+LINES = st.sampled_from(
+    [*_ODD.split(b"\n"), b" ", b"110,\xff,u,1", b"110,a,\xe9,1", b"110,a,u,1\r110,b,u,1", b"\x00"]
+)
+
+
+def csv_of(rows: Sequence[Sequence[str]], odd: Sequence[bytes] = (), end: bytes = b"\n") -> bytes:
+    """A CSV file of such rows, with lines between them."""
+    lines = [",".join(row).encode() for row in rows]
+    for place, line in enumerate(odd):
+        lines.insert(3 * place, line)
+    return end.join([b"time,page,user,ms", *lines, b""])
+
+
+def careful(source: Source, path: Path, count: TickNumbersPlan) -> Rows:
+    """What the reader of single rows finds in a file: key, person, time and number."""
+    return Counter(
+        # Beyond the calendar, by an offset, they lie outside every clock, wherever it is.
+        (key, event.person, min(max(micros or 0, FIRST), LAST), count.number(event.value))
+        for key, event, micros in events(source, InputFile(str(path)))
+        if count.number(event.value)
+    )
+
+
+def in_columns(source: Source, path: Path, count: TickNumbersPlan) -> Rows:
+    """The same of the reader of columns."""
+    found: Rows = Counter()
+    for micros, xs, keys, people in columns_of(source, InputFile(str(path)), count):
+        named = ["all"] * len(xs) if keys is None else keys.to_pylist()
+        whose = [""] * len(xs) if people is None else people.to_pylist()
+        rows = zip(named, [w or "" for w in whose], micros.tolist(), xs.tolist(), strict=True)
+        found.update(row for row in rows if row[3] and row[0] is not None)
+    return found
+
+
+def both(folder: Path, words: Sequence[object], monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """All that a command writes, by each lane."""
+    written = []
+    needs = lanes._needs_rows
+    for why in ("", "for a test"):
+        with monkeypatch.context() as patched:
+            patched.setattr(lanes, "_needs_rows", lambda *given, w=why: w or needs(*given))
+            command_lines.succeed(*words, main=ticks.main)
+        out = Path(str(words[[*words].index("--output") + 1]))
+        about = json.loads(Path(manifest.path_of(str(out))).read_text())
+        del about["time"]
+        written.append(out.read_bytes() + json.dumps(about).encode())
+    return written
+
+
+def as_parquet(rows: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Table:
+    """Such rows as a table whose texts have this type."""
+    columns = [*zip(*rows, strict=True)] or [()] * 4
+    names = ("time", "page", "user", "ms")
+    return pa.table(
+        {n: pa.array(c, pa.string()).cast(kind) for n, c in zip(names, columns, strict=True)}
+    )
