@@ -19,7 +19,7 @@ from beam_dpcount.counters.clock import Clock, Restart, View
 from beam_dpcount.counters.grid import Runs
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, has_count, window_from
 from beam_dpcount.dofns.windows import UnevenWindows, windows_of, windows_of_ticks
-from beam_dpcount.plans.all_ticks import TickPlan
+from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR

@@ -34,7 +34,7 @@ from beam_dpcount.dofns.parcels import ElementParcels, StepParcels
 from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
-from beam_dpcount.plans.all_ticks import TickPlan
+from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.wire import time_of, timed
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms import ticks as tick_transforms

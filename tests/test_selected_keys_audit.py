@@ -33,7 +33,7 @@ from beam_dpcount.dofns.ticks import SEED, CountEachTick
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
-from beam_dpcount.plans.all_ticks import TickPlan
+from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.wire import PAIR
 from benchmarks.cells import Cell, Timer
 from tests.audit import exact as audit

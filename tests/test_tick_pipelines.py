@@ -55,7 +55,7 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary, SmoothLaplace
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
-from beam_dpcount.plans.all_ticks import TickPlan
+from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.codecs import OTHER_KEYS, tick_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR

@@ -38,7 +38,7 @@ ROOMS = (
         "statistics",
         "dofns",
     ),
-    *("transforms", "local", "commands"),
+    *("plans", "lanes", "transforms", "local", "commands"),
 )
 CLIMBS, AGAIN = 2, 3
 

@@ -45,8 +45,8 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.noise.replay import NO_ID
-from beam_dpcount.plans.all_ticks import TickPlan
 from beam_dpcount.reading import UNREADABLE, Function, call, read
+from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.wire import (
     PAIR,
     after_key,

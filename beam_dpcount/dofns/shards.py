@@ -42,7 +42,7 @@ from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Entropy, Noise
 from beam_dpcount.noise.replay import NO_ID
-from beam_dpcount.plans.all_ticks import name_of, restart_of
+from beam_dpcount.states.all_ticks import name_of, restart_of
 from beam_dpcount.states.codecs import ShardCodec
 from beam_dpcount.states.wire import batches_of, origin_of_batch, pack_batch, tick_of_batch
 

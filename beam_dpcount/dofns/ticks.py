@@ -29,7 +29,7 @@ from beam_dpcount.dofns.rows import TO_PAIRS, TO_VALUES, RowElementError, is_row
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.errors import Error
 from beam_dpcount.noise.replay import NO_ID
-from beam_dpcount.plans.all_ticks import TickPlan, name_of, restart_of, values_of
+from beam_dpcount.states.all_ticks import TickPlan, name_of, restart_of, values_of
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.wire import PAIR, add_up, pack_sums
 

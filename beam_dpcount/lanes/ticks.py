@@ -16,8 +16,8 @@ from beam_dpcount.lanes.spill import MEMORY, Waiting
 from beam_dpcount.lanes.totals import Totals
 from beam_dpcount.lanes.windows import window_from
 from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.plans.all_ticks import restart_of, values_of
 from beam_dpcount.plans.ticks import TickNumbersPlan
+from beam_dpcount.states.all_ticks import restart_of, values_of
 
 MOST_CELLS = 1 << 24  # keys times ticks that are summed in memory at once
 

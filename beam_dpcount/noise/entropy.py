@@ -232,12 +232,3 @@ class SystemEntropy(Entropy):
 
     def __repr__(self) -> str:
         return "SystemEntropy()"
-
-
-def check_entropy(entropy: Entropy | None) -> Entropy:
-    """`entropy`, by default the operating system's, or a TypeError that says what to pass."""
-    if entropy is None:
-        return SystemEntropy()
-    if not isinstance(entropy, Entropy):
-        raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
-    return entropy

@@ -15,7 +15,7 @@ from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.counters.people import Users, check_users
 from beam_dpcount.counters.period_costs import PeriodCosts
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
-from beam_dpcount.noise.entropy import Entropy, check_entropy
+from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 from beam_dpcount.plans.described import Plan
 
 ON_REJECT = ("drop", "raise", "collect")
@@ -136,3 +136,12 @@ def refuse_early_draws(mechanism: Any, replayable: bool = False) -> None:
             "Sparse keeps the noise of its threshold from step to step, and replays of other data "
             "could then show exact data: use another mechanism, or SystemEntropy"
         )
+
+
+def check_entropy(entropy: Entropy | None) -> Entropy:
+    """`entropy`, by default the operating system's, or a TypeError that says what to pass."""
+    if entropy is None:
+        return SystemEntropy()
+    if not isinstance(entropy, Entropy):
+        raise TypeError(f"entropy must be an Entropy such as SystemEntropy(), got {entropy!r}")
+    return entropy

@@ -39,11 +39,11 @@ from beam_dpcount.mechanisms import Mechanism, SlidingBLT, Sparse, Unbounded
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.noise.entropy import Entropy
-from beam_dpcount.plans.all_ticks import TickPlan
 from beam_dpcount.plans.counting import CountingPlan, describe_people, refuse_early_draws
 from beam_dpcount.plans.inside import Inside
 from beam_dpcount.plans.losses import epsilon_of, together_of
 from beam_dpcount.reading import UNREADABLE, read
+from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.statistics.numbers import Numbers
 
 View = Clock | Each | Last | Restart

@@ -34,7 +34,7 @@ from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.rows import RowElementError, is_row_type
 from beam_dpcount.lanes.cells import Times
 from beam_dpcount.lanes.frames import Frame
-from beam_dpcount.noise.entropy import check_entropy
+from beam_dpcount.plans.counting import check_entropy
 from beam_dpcount.plans.described import configuration
 from beam_dpcount.plans.sentence import TIMES_OF_STREAMS, TickCountPlan, counts_people
 from beam_dpcount.plans.ticks import STREAMING_ACTIVE

@@ -34,8 +34,8 @@ from beam_dpcount.dofns.ticks import (
 )
 from beam_dpcount.dofns.users import BoundShards
 from beam_dpcount.dofns.windows import windows_of, windows_of_ticks
-from beam_dpcount.plans.all_ticks import TickPlan
 from beam_dpcount.plans.ticks import TickNumbersPlan
+from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.checking import RowCheck, examine_person
 from beam_dpcount.transforms.counting import Counting

@@ -12,7 +12,7 @@ from apache_beam.pvalue import PCollection
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.people import Users, check_users
 from beam_dpcount.dofns.parcels import ElementParcels
-from beam_dpcount.noise.entropy import check_entropy
+from beam_dpcount.plans.counting import check_entropy
 from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.inputs import use_streaming
 from beam_dpcount.transforms.runners import check_workers

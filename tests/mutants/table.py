@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "a tick to come",
         "noise depends on until, so that a later run draws anew for ticks that were released",
-        f"{_PLANS}/all_ticks.py",
+        f"{_STATES}/all_ticks.py",
         "counter, counted = self.counter, (path, (self.fold, self.counted))",
         "counter, counted = self.counter, (path, (self.fold, self.counted, self.until))",
         "tests/test_until.py::test_ticks_that_have_ended_are_released_as_ever",
@@ -874,7 +874,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "both paths of a clock have one noise",
-        f"{_PLANS}/all_ticks.py",
+        f"{_STATES}/all_ticks.py",
         "(path, (self.fold, self.counted))",
         "(self.fold, self.counted)",
         "tests/test_replay.py::test_the_paths_of_ticks_have_noise_of_their_own",
@@ -882,7 +882,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "late events that count and that do not have one noise",
-        f"{_PLANS}/all_ticks.py",
+        f"{_STATES}/all_ticks.py",
         "(path, (self.fold, self.counted))",
         "(path, self.counted)",
         "tests/test_replay.py::test_all_that_says_where_ticks_count_separates_their_noise[bounded]",
