@@ -17,7 +17,7 @@ from beam_dpcount.commands import lanes, manifest, ticks
 from beam_dpcount.commands.files.columns import columns_of
 from beam_dpcount.commands.files.events import events
 from beam_dpcount.commands.files.formats import InputFile, Source
-from beam_dpcount.plans.ticks import TickNumbersPlan
+from beam_dpcount.lanes.contents import Contents
 from tests import command_lines
 
 Rows = Counter[tuple[Any, ...]]
@@ -80,24 +80,30 @@ def csv_of(rows: Sequence[Sequence[str]], odd: Sequence[bytes] = (), end: bytes 
     return end.join([b"time,page,user,ms", *lines, b""])
 
 
-def careful(source: Source, path: Path, count: TickNumbersPlan) -> Rows:
-    """What the reader of single rows finds in a file: key, person, time and number."""
-    return Counter(
+def careful(source: Source, path: Path, contents: Sequence[Contents]) -> Rows:
+    """What the reader of single rows finds in a file: key, person, time and what counts."""
+    found: Rows = Counter()
+    for key, event, micros in events(source, InputFile(str(path))):
+        counted = tuple(
+            tuple(int(column[0]) for column in each.of_payloads([event])) for each in contents
+        )
         # Beyond the calendar, by an offset, they lie outside every clock, wherever it is.
-        (key, event.person, min(max(micros or 0, FIRST), LAST), count.number(event.value))
-        for key, event, micros in events(source, InputFile(str(path)))
-        if count.number(event.value)
-    )
+        row = key, event.person, min(max(micros or 0, FIRST), LAST), counted
+        found[row] += any(each[0] for each in counted)
+    return +found
 
 
-def in_columns(source: Source, path: Path, count: TickNumbersPlan) -> Rows:
+def in_columns(source: Source, path: Path, contents: Sequence[Contents]) -> Rows:
     """The same of the reader of columns."""
     found: Rows = Counter()
-    for micros, xs, keys, people in columns_of(source, InputFile(str(path)), count):
-        named = ["all"] * len(xs) if keys is None else keys.to_pylist()
-        whose = [""] * len(xs) if people is None else people.to_pylist()
-        rows = zip(named, [w or "" for w in whose], micros.tolist(), xs.tolist(), strict=True)
-        found.update(row for row in rows if row[3] and row[0] is not None)
+    for micros, counted, keys, people in columns_of(source, InputFile(str(path)), contents):
+        many = len(micros)
+        named = ["all"] * many if keys is None else keys.to_pylist()
+        whose = [""] * many if people is None else people.to_pylist()
+        each = [zip(*(x.tolist() for x in columns), strict=True) for columns in counted]
+        cells = named, [w or "" for w in whose], micros.tolist(), zip(*each, strict=True)
+        rows = zip(*cells, strict=True)
+        found.update(row for row in rows if any(x[0] for x in row[3]) and row[0] is not None)
     return found
 
 

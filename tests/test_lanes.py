@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,19 @@ import beam_dpcount as dp
 from beam_dpcount.budget.account_file import create
 from beam_dpcount.commands import ticks
 from beam_dpcount.commands.files import records
-from beam_dpcount.commands.files.formats import Source, counted
+from beam_dpcount.commands.files.formats import Event, Source, value_of
+from beam_dpcount.commands.tick_table import FieldsOfRow
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.people import Bound, Seen
 from beam_dpcount.dofns.ticks import window_from as beams_window
 from beam_dpcount.lanes import spill
+from beam_dpcount.lanes.contents import Contents, Numbers, Vectors, contents_of
 from beam_dpcount.lanes.people import counted_rows
 from beam_dpcount.lanes.totals import Totals
 from beam_dpcount.lanes.windows import window_from
-from beam_dpcount.plans.ticks import TickNumbersPlan
-from beam_dpcount.states.wire import pack_items, timed
+from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.plans.sentence import TickCountPlan
+from beam_dpcount.states.wire import pack_items, pack_keyed, timed
 from tests import lanes
 from tests.command_lines import BUDGET, ROOT, succeed
 
@@ -42,19 +45,49 @@ KEYS = ("--key", "page", "--keys", "a", "b", "é", "")
 QUIET = settings(deadline=None, suppress_health_check=[*HealthCheck])
 
 
-def plan(**more: Any) -> TickNumbersPlan:
-    given = {"budget": dp.ZCDP(1.0), "tick": 10, "start": 100, "horizon": 6, "keys": ["a"], **more}
-    return TickNumbersPlan(**given)
+Metrics = tuple[dp.metrics.Metric, ...]
 
 
-def source(path: Path, value: str | None = None, where: str | None = None, **more: Any) -> Source:
-    columns, measure = counted(value, where)
+def counting(*metrics: dp.metrics.Metric) -> list[Contents]:
+    """What makes columns of these metrics; alone, and each beside a count of people."""
+    clock, users = dp.Clock(10, 100, 6), dp.Users("user", events=2)
+    made = []
+    for what in (metrics, (*metrics, dp.People())):
+        given: Any = [*what]
+        plan = TickCountPlan(dp.ZCDP(1.0), clock, given, keys=["a"], users=users, value=value_of)
+        made += [contents_of(part) for part in plan._parts]
+    return made
+
+
+def source(
+    path: Path, metrics: Metrics = (dp.Count(),), where: str | None = None, **more: Any
+) -> Source:
+    fields = dict.fromkeys(name for metric in metrics for name in metric.fields)
+    numbers = frozenset(name for metric in metrics for name in metric.numbers)
+    measure = FieldsOfRow(tuple(fields), numbers, where)
     given = {"timestamp": "time", "user": "user", "per_tick": True, **more}
-    return Source([str(path)], given.pop("key", "page"), columns, measure, **given)
+    return Source([str(path)], given.pop("key", "page"), measure.columns, measure, **given)
 
 
-MEASURES: list[dict[str, Any]] = [{}, {"value": "ms"}, {"where": "ms=1"}, {"where": "page=a"}]
-PLANS = [plan(), plan(bounds=(-2, 5), unit=0.5), plan(bounds=(0, 3))]
+def read_alike(path: Path, metrics: Metrics, **more: Any) -> None:
+    """Both readers find the same events, which count the same."""
+    given, contents = source(path, metrics, **more), counting(*metrics)
+    assert lanes.in_columns(given, path, contents) == lanes.careful(given, path, contents)
+
+
+METRICS: list[Metrics] = [
+    (dp.Count(),),
+    (dp.Sum("ms", -2, 5, unit=0.5),),
+    (dp.Sum("ms", 0, 3, unit=1),),
+    (dp.Mean("ms", -3, 4), dp.Variance("ms", 0, 2, unit=1), dp.metrics.Rate("ms > 1")),
+    (
+        dp.Quantiles("ms", 0, 4, [0.5, 0.9], leaves=20),
+        dp.metrics.Items("page", ["a", "7", "é"]),
+        dp.Quantiles("time", 1, 200, leaves=9, scale="log"),
+    ),
+    (dp.metrics.Rate("page = a"), dp.metrics.Rate("ms != 1", name="other")),
+]
+WHERE = st.sampled_from([None, "ms=1", "page=a"])
 
 
 # Reading
@@ -65,24 +98,23 @@ PLANS = [plan(), plan(bounds=(-2, 5), unit=0.5), plan(bounds=(0, 3))]
     lanes.PAGES,
     st.lists(lanes.LINES, max_size=8),
     st.sampled_from([b"\n", b"\r\n", b"\r"]),
-    st.sampled_from(MEASURES),
-    st.sampled_from(PLANS),
+    st.sampled_from(METRICS),
+    WHERE,
 )
 def test_csv_is_read_alike(
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[str, ...]],
     odd: list[bytes],
     end: bytes,
-    measure: dict[str, Any],
-    count: TickNumbersPlan,
+    metrics: Metrics,
+    where: str | None,
 ) -> None:
     path = tmp_path_factory.mktemp("csv") / "in.csv"
     path.write_bytes(lanes.csv_of(rows, odd, end))
     for more in ({}, {"key": None, "user": None}, {"delimiter": "\t"}, {"multiline": True}):
         if "delimiter" in more or ("multiline" in more and odd):
             continue
-        given = source(path, **measure, **more)
-        assert lanes.in_columns(given, path, count) == lanes.careful(given, path, count)
+        read_alike(path, metrics, where=where, **more)
 
 
 def test_quoted_cells_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +123,9 @@ def test_quoted_cells_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "in.csv"
     path.write_text("\n".join(['"time";"page";"user";"ms"', *lines, '1;"a"";u;1', ""]))
     given = source(path, delimiter=";")
-    expected = lanes.careful(given, path, plan())
+    expected = lanes.careful(given, path, counting(dp.Count()))
     monkeypatch.setattr(records.Lines, "__call__", lambda self, line: _counted(self, line))
-    assert lanes.in_columns(given, path, plan()) == expected
+    assert lanes.in_columns(given, path, counting(dp.Count())) == expected
     assert len(CALLS) == 2
 
 
@@ -113,17 +145,16 @@ def test_times_are_read_alike(
 ) -> None:
     path = tmp_path_factory.mktemp("iso") / "in.csv"
     path.write_bytes(lanes.csv_of([(time, "a", "u", "1") for time in times]))
-    given = source(path, timestamp_format="iso", timezone=zone)
-    assert lanes.in_columns(given, path, plan()) == lanes.careful(given, path, plan())
+    read_alike(path, METRICS[0], timestamp_format="iso", timezone=zone)
 
 
 @QUIET
-@given(lanes.PAGES, st.sampled_from(MEASURES), st.sampled_from(PLANS))
+@given(lanes.PAGES, st.sampled_from(METRICS), WHERE)
 def test_json_and_parquet_are_read_alike(
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[str, ...]],
-    measure: dict[str, Any],
-    count: TickNumbersPlan,
+    metrics: Metrics,
+    where: str | None,
 ) -> None:
     folder = tmp_path_factory.mktemp("other")
     json_lines, parquet = folder / "in.jsonl", folder / "in.parquet"
@@ -137,10 +168,8 @@ def test_json_and_parquet_are_read_alike(
     )
     for kind in (pa.string(), pa.large_string(), pa.binary()):
         pq.write_table(lanes.as_parquet(rows, kind), parquet)
-        given = source(parquet, **measure)
-        assert lanes.in_columns(given, parquet, count) == lanes.careful(given, parquet, count)
-    given = source(json_lines, **measure)
-    assert lanes.in_columns(given, json_lines, count) == lanes.careful(given, json_lines, count)
+        read_alike(parquet, metrics, where=where)
+    read_alike(json_lines, metrics, where=where)
 
 
 TYPED: dict[str, pa.Array] = {
@@ -164,14 +193,12 @@ def test_every_type_of_parquet_is_read_alike(format: str, zone: str, tmp_path: P
     """In every role, also where a few cells of a long column are odd."""
     path, texts = tmp_path / "in.parquet", pa.array(["a", "b", "a", "b", "a"])
     plain = {"time": pa.array([110, 111, 112, 113, 114]), "page": texts, "user": texts, "ms": texts}
-    for name, column in TYPED.items():
+    for column in TYPED.values():
         for role in plain:
             table = pa.table(plain | {role: column})
             pq.write_table(pa.concat_tables([table, table, table]), path)
-            for measure in MEASURES[:3]:
-                given = source(path, timestamp_format=format, timezone=zone, **measure)
-                found = lanes.in_columns(given, path, PLANS[1])
-                assert found == lanes.careful(given, path, PLANS[1]), (name, role)
+            for metrics in METRICS:
+                read_alike(path, metrics, timestamp_format=format, timezone=zone)
 
 
 def test_an_odd_row_does_not_send_its_batch_to_the_careful_reader(
@@ -182,23 +209,28 @@ def test_an_odd_row_does_not_send_its_batch_to_the_careful_reader(
     texts = pa.array([b"\xff" if row == 7 else b"u" for row in range(rows)], pa.binary())
     pq.write_table(pa.table({"time": [110] * rows, "page": ["a"] * rows, "user": texts}), path)
     calls: Counter[str] = Counter()
-    count = plan()
-    monkeypatch.setattr(TickNumbersPlan, "number", lambda self, x: calls.update("n") or 1)
-    found = lanes.in_columns(source(path), path, count)
+    read = Numbers.of_payloads
+    monkeypatch.setattr(
+        Numbers, "of_payloads", lambda self, some: calls.update(n=len(some)) or read(self, some)
+    )
+    contents = counting(dp.Count())[:1]
+    found = lanes.in_columns(source(path), path, contents)
     assert sum(found.values()) == rows
-    assert calls["n"] < 1000
+    assert 0 < calls["n"] < 1000
 
 
 # People
 
 
-def by_taking(bound: Bound, rows: Sequence[tuple[int, int, int, int]]) -> Counter[Any]:
-    """The rows (person, time, key, number) that count, by `Bound.take`."""
+def by_taking(
+    bound: Bound,
+    rows: Sequence[tuple[int, int, Any, Any]],
+    parcel: Callable[[Any, Any], bytes] = lambda key, x: pack_items(1, 0, [(key, x)]),
+) -> Counter[Any]:
+    """The rows (person, time, key, what counts) that count, by `Bound.take`."""
     found: Counter[Any] = Counter()
     seen: dict[int, Seen] = {}
-    entries = sorted(
-        (timed(at, pack_items(1, 0, [(key, x)])), row) for row in rows for who, at, key, x in [row]
-    )
+    entries = sorted((timed(at, parcel(key, x)), row) for row in rows for who, at, key, x in [row])
     for _, (who, at, key, x) in entries:
         if bound.take(seen.setdefault(who, Seen()), [key], at):
             found[who, at, key, x] += 1
@@ -227,12 +259,69 @@ def test_people_are_bounded_alike(
     bound = Bound(events, keys, min(per_key, events), gap)
     columns = np.array(rows, dtype=np.int64).reshape(-1, 4)
     people, micros, names, xs = (columns[:, place].copy() for place in range(4))
-    left = counted_rows(bound, people, micros, names, xs)
+
+    def ties(some: IntArray) -> list[Any]:
+        return [xs[some].view(np.uint64)]
+
+    left = counted_rows(bound, people, micros, names, ties)
     assert Counter(rows[row] for row in left.tolist()) == by_taking(bound, rows)
     far = micros * (1 << 57)  # people and times that do not fit one column
     if not gap:
-        left = counted_rows(bound, people, far, names, xs)
+        left = counted_rows(bound, people, far, names, ties)
         assert Counter(rows[row] for row in left.tolist()) == by_taking(bound, rows)
+
+
+@QUIET
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.integers(0, 3),
+            st.sampled_from(["b", "aa", "é", ""]),
+            st.sampled_from([None, 0.5, 2, 3, 4.5, -1]),
+            st.sampled_from([None, "a", "7"]),
+        ),
+        max_size=40,
+    ),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.sampled_from([0, 2]),
+)
+def test_people_of_several_metrics_are_bounded_alike(
+    rows: list[tuple[int, int, str, Any, Any]], events: int, keys: int, per_key: int, gap: int
+) -> None:
+    """Of events of one time those come first whose parcels do, whatever they add."""
+    bound = Bound(events, keys, min(per_key, events), gap)
+    listed = ["b", "aa", "é", ""]
+    for metrics in (METRICS[3], METRICS[4], (dp.Sum("ms", -2, 2, unit=0.5), dp.Mean("ms", 1, 3))):
+        vectors = counting(*metrics)[-1]
+        assert isinstance(vectors, Vectors)
+        payloads = [
+            Event({n: x for n, x in (("ms", ms), ("page", page)) if x is not None}, "", 0)
+            for *_, ms, page in rows
+        ]
+        contents = vectors.of_payloads(payloads)
+        there = np.flatnonzero(contents[0]).tolist()
+        contents = [column[there] for column in contents]
+        taken = by_taking(
+            bound,
+            [
+                (rows[row][0], rows[row][1], rows[row][2], vectors._read.added(payloads[row]))
+                for row in there
+            ],
+            lambda key, added: pack_keyed(key, pack_items(1, 0, added)),
+        )
+        people, micros = (np.array([rows[row][at] for row in there], np.int64) for at in (0, 1))
+        names = vectors.ranks(listed)[[listed.index(rows[row][2]) for row in there]]
+
+        def ties(some: IntArray, of: Any = (vectors, contents)) -> list[Any]:
+            return list(of[0].ties([column[some] for column in of[1]]))
+
+        left = [there[i] for i in counted_rows(bound, people, micros, names, ties).tolist()]
+        assert taken == Counter(
+            (*rows[row][:3], vectors._read.added(payloads[row])) for row in left
+        )
 
 
 def test_groups_hold_all_rows_of_a_person_wherever_they_wait() -> None:
@@ -279,7 +368,8 @@ def test_totals_are_exact(pairs: list[tuple[int, int]]) -> None:
             np.array([x for _, x in pairs], dtype=np.int64),
         )
         exact = [2 * x for x in exact]
-        assert totals.clipped(cap).tolist() == [min(max(x, -cap), cap) for x in exact]
+        found = np.clip(totals.between(0, 4), -cap, cap).tolist()
+        assert found == [min(max(x, -cap), cap) for x in exact]
 
 
 def test_windows_are_beams_to_digests() -> None:
@@ -295,6 +385,15 @@ def test_windows_are_beams_to_digests() -> None:
 # Whole commands
 
 
+VIEWS = ("--view", "each", "--view", "last 3", "--view", "restart 4")
+METRICS_OF_ALL = tuple(
+    word
+    for metric in (
+        *("count", "sum(ms, -1, 2)", "mean(ms, 0, 5, weight=2)", "variance(ms, 0, 3)"),
+        *("quantiles(ms, 0, 4, 0.5, 0.9, leaves=8)", "rate(ms = 1)", "items(page, a, b)"),
+    )
+    for word in ("--metric", metric)
+)
 OPTIONS: dict[str, tuple[object, ...]] = {
     "keys": KEYS,
     "total": (),
@@ -304,6 +403,21 @@ OPTIONS: dict[str, tuple[object, ...]] = {
     "bounded in keys": (*KEYS, "--user", "user", "--per-user", 4, "--per-key", 2, "--max-keys", 1),
     "periods": (*KEYS, "--user", "user", "--per-user", 2, "--per", "20s"),
     "gap": ("--user", "user", "--per-user", 3, "--gap", 20, "--metric", "sum(ms, -1, 2)"),
+    "each": (*KEYS, "--view", "each"),
+    "views": (*KEYS, *VIEWS, "--user", "user", "--per-user", 3, "--per-key", 2),
+    "zone": (*KEYS, "--zone", "Europe/Paris", "--view", "each"),
+    "metrics": (*KEYS, *METRICS_OF_ALL),
+    "metrics of people": (*METRICS_OF_ALL, "--user", "user", "--per-user", 3),
+    "people and others": (
+        *(*KEYS, "--user", "user", "--per-user", 4, "--per-key", 2, "--view", "restart 4"),
+        *("--metric", "people", "--metric", "mean(ms, 0, 5)", "--metric", "count"),
+    ),
+    "people once a key": (*KEYS, "--metric", "people", "--user", "user", "--per-user", 2),
+    "metrics in views": (
+        *(*KEYS, *METRICS_OF_ALL, *VIEWS, "--where", "page=a", "--user", "user"),
+        *("--per-user", 2, "--per", "20s"),
+    ),
+    "a number in views": (*KEYS, *VIEWS, "--metric", "sum(ms, -2, 3, unit=0.5)", "--where", "ms=1"),
     "stop": (*KEYS[:4], "--stop", 139, "--relation", "replace_one", "--mechanism", "BinaryTree"),
 }
 
@@ -380,7 +494,10 @@ def test_only_a_dry_run_tells_the_lane(odd: Path) -> None:
         "--select-keys": ("--key", "page", "--select-keys"),
         "--path streaming": (*KEYS, "--path", "streaming"),
         "--separator": (*KEYS, "--separator", ";", "--max-items", 1),
-        "--metric": (*KEYS, "--metric", "mean(ms, 0, 5)"),
+        "people who are active": (
+            *(*KEYS, "--metric", "people", "--user", "user", "--per-user", 2),
+            *("--view", "last 2"),
+        ),
         "options for Beam": (*KEYS, "--direct_num_workers", 1),
     }.items():
         said = succeed(*words, *more, "--dry-run", main=ticks.main)

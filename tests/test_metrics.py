@@ -17,8 +17,8 @@ import beam_dpcount as dp
 from beam_dpcount.counters.errors import chernoff
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.lattice import Lattice
-from beam_dpcount.dofns.aggregates import Reading
 from beam_dpcount.reading import read
+from beam_dpcount.states.all_vectors import Reading
 from beam_dpcount.statistics.metrics.base import Errors, ratio
 from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 from beam_dpcount.statistics.metrics.quantiles import estimated, known_errors
@@ -439,7 +439,7 @@ def test_intervals_have_the_multiple_of_their_noise(budget: Any) -> None:
     counter, joint = made.counter, made.engine.joint
     reading = Reading(counter, joint, 0.9, Grid(10, 0, 500, 50))
     stddevs = counter.stddevs(50)
-    releases = [*reading.releases("a", 1, np.zeros((50, 2)), stddevs, 3)]
+    releases = [*reading.rows("a", 1, np.zeros((50, 2)), stddevs, 3)]
     assert [(r.step, r.start, r.timestamp) for r in releases[:2]] == [(1, 0, 10), (2, 10, 20)]
     for i, release in enumerate(releases):
         count = stddevs[i] / joint.multipliers[0]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from beam_dpcount.arguments import texts
 from beam_dpcount.arguments.metrics import metrics_of
-from beam_dpcount.statistics.metrics import Count, Sum
+from beam_dpcount.statistics.metrics import People
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
@@ -22,18 +23,16 @@ _ONE_BY_ONE: Sequence[tuple[str, Callable[[Any], bool]]] = (
     ("files elsewhere", lambda options: any("://" in path for path in options.input)),
     ("--select-keys", lambda options: options.select_keys),
     ("--separator", lambda options: options.separator is not None),
-    ("--metric", lambda options: not _is_one_number(options)),
-    ("--view", lambda options: bool(options.view)),
-    ("--zone", lambda options: options.zone is not None),
+    ("people who are active", lambda options: _counts_activity(options)),
 )
 
 
-def _is_one_number(options: Any) -> bool:
-    """Whether a count of rows, or a sum of all of them, is asked for."""
-    first, *more = metrics_of(options.metric)
-    if more or type(first) not in (Count, Sum):
+def _counts_activity(options: Any) -> bool:
+    """Whether people count while they are active, and not once a key."""
+    if not any(isinstance(metric, People) for metric in metrics_of(options.metric)):
         return False
-    return options.where is None or type(first) is Count
+    lasts = any(texts.view(view).name == "last" for view in options.view or ())
+    return lasts or options.per_user is None
 
 
 def lane_of(task: Task, flags: Sequence[str], names: Collection[str]) -> Any:

@@ -91,9 +91,6 @@ class Sentence(TickTask):
             )
 
     def source(self) -> formats.Source:
-        if self.by_columns:
-            (field, *_) = *self._columns, None
-            return self.read(*formats.counted(field, self.options.where), per_tick=True)
         measure = FieldsOfRow(tuple(self._columns), self._numbers, self.options.where)
         return self.read(measure.columns, measure, per_tick=True)
 

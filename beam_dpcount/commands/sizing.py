@@ -16,9 +16,9 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, many
+from beam_dpcount.plans.expected import ExpectedColumn
 from beam_dpcount.plans.sentence import Part
 from beam_dpcount.statistics.metrics import Metric, People, Sum
-from beam_dpcount.transforms.expected import ExpectedColumn
 from beam_dpcount.transforms.sentence import TickCount
 from beam_dpcount.transforms.vectors import TickVectors
 

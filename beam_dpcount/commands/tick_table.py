@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from beam_dpcount.commands.files import formats
 from beam_dpcount.counters.moments import instant
+from beam_dpcount.lanes import cells
+from beam_dpcount.lanes.cells import BoolArray
+from beam_dpcount.lanes.contents import MISSING, FieldCells
 from beam_dpcount.plans.columns import TickColumns
 
 if TYPE_CHECKING:
@@ -44,6 +50,24 @@ class FieldsOfRow:
                 return None
         named = zip(self.names, cells, strict=False)
         return {name: self._cell(name, cell) for name, cell in named if cell != ""}
+
+    def many(
+        self, arrays: Sequence[pa.Array], size: int
+    ) -> tuple[dict[str, FieldCells], BoolArray]:
+        """The fields of so many rows, given arrays of cells, and which rows count."""
+        there = np.ones(size, dtype=np.bool_)
+        if self.where is not None:
+            _, holds = formats.counted(None, self.where)
+            there = cells.numbers(arrays[-1], lambda cell: int(bool(holds(cell))), None) > 0
+
+        def field(name: str, array: pa.Array) -> FieldCells:
+            def value(cell: object) -> object:
+                return MISSING if cell == "" else self._cell(name, cell)
+
+            return FieldCells(array, value, name in self.numbers)
+
+        named = zip(self.names, arrays, strict=False)
+        return {name: field(name, array) for name, array in named}, there
 
     def _cell(self, name: str, cell: object) -> object:
         if name in self.numbers:

@@ -14,9 +14,10 @@ import numpy as np
 from beam_dpcount.counters.clock import LARGEST
 from beam_dpcount.counters.columns import Columns, NoiseOf, Sums
 from beam_dpcount.counters.vector_columns import advance, all_ticks, no_keys
-from beam_dpcount.dofns.aggregates import OfVectors, add_all
+from beam_dpcount.dofns.aggregates import add_all
 from beam_dpcount.dofns.pending_vectors import tick_of
 from beam_dpcount.dofns.placement import shard_of
+from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.shards import (
     GATHERED,
     SIDE_BY_SIDE,
@@ -29,6 +30,7 @@ from beam_dpcount.dofns.shards import (
 from beam_dpcount.dofns.ticks import TickIntake, window_from
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Noise
+from beam_dpcount.states.all_vectors import OfVectors
 from beam_dpcount.states.codecs import ShardCodec
 from beam_dpcount.states.wire import batches_of, pack_batch, tick_of_batch
 
@@ -112,10 +114,10 @@ class CountVectorShards(CountShards):
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         sums, since = value
-        (made,) = self._plan.reading.releases(
+        (made,) = self._plan.reading.rows(
             key, step, sums[None], np.array([stddev]), int(since <= FRESH)
         )
-        return made
+        return TickRelease(*made)
 
 
 def add_vectors(joined: bytes, limits: IntArray) -> dict[str, IntArray]:
@@ -182,4 +184,5 @@ class CountAllVectorShards(CountAllShards):
         clock = self._plan.clock
         stddevs = np.array(self._stddevs[since - 1 : since - 1 + len(values)])
         step = clock.passed_at(origin) + since
-        return self._plan.reading.releases(key, step, np.asarray(values), stddevs, FRESH)
+        made = self._plan.reading.rows(key, step, np.asarray(values), stddevs, FRESH)
+        return (TickRelease(*row) for row in made)

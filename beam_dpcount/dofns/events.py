@@ -7,10 +7,10 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.userstate import BagStateSpec
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
@@ -18,11 +18,11 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.counters.grid import Grid
-from beam_dpcount.dofns.aggregates import Reading
 from beam_dpcount.dofns.intake import has_str_key, is_pair
 from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.reading import UNREADABLE, read, text_of
+from beam_dpcount.states.all_vectors import Reading
 from beam_dpcount.statistics.items import first_of, places
 
 _FORMAT = 1  # of what a join keeps of a tick
@@ -125,8 +125,7 @@ class Parts:
         """The row that parts make."""
         found: list[dict[str, Any]] = [{} for _ in range(5)]
         restart = None
-        for part in parts:
-            _, _, number, *columns = json.loads(part)
+        for _, _, number, *columns in sorted(map(json.loads, parts), key=itemgetter(1)):
             restart = restart if number is None else number
             for known, column in zip(found, columns, strict=True):
                 known.update(column)
@@ -141,7 +140,6 @@ class ToPart(VersionedDoFn):
     Args:
       part: which part it is.
       reading: knows intervals, where releases are of one number; None: they have them.
-      level: of these intervals.
       ticks: how many there are. Counts that start anew may go on beyond, but rows do not.
       places: the place of each key, on bounded input: to (place, (step, part)) instead.
     """
@@ -150,11 +148,10 @@ class ToPart(VersionedDoFn):
         self,
         part: int,
         reading: Reading | None,
-        level: float,
         ticks: int,
         places: Mapping[str, int] | None,
     ) -> None:
-        self._part, self._reading, self._level, self._ticks = part, reading, level, ticks
+        self._part, self._reading, self._ticks = part, reading, ticks
         self._places = places
 
     def process(self, release: Any) -> Iterator[Any]:
@@ -173,9 +170,7 @@ class ToPart(VersionedDoFn):
             yield self._places[release.key], _PLACE.pack(release.step) + part
 
     def _of_number(self, release: Release) -> list[dict[str, Any]]:
-        stddevs = np.array([release.stddev])
-        multiples = self._reading.multiples(stddevs) if self._reading is not None else None
-        half = release.stddev * float(multiples(self._level)[0]) if multiples is not None else 0.0
+        half = 0.0 if self._reading is None else self._reading.half_width(release.stddev)
         ends = release.value - half, release.value + half
         found: list[Any] = [release.value, release.stddev, *ends, ""]
         return [{release.name: each} for each in found]

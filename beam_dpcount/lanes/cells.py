@@ -6,7 +6,7 @@ What is not plain goes to the function that reads one cell, each distinct one on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,31 +55,31 @@ def _each(array: pa.Array, function: Callable[[object], object], of_null: object
 
 
 def numbers(
-    arrays: Sequence[pa.Array],
-    one: Callable[..., int],
+    array: pa.Array,
+    one: Callable[[object], int],
     many: Callable[[IntArray | FloatArray], IntArray] | None,
 ) -> IntArray:
-    """What rows count, given their cells.
+    """Whole numbers of cells.
 
     Args:
-      arrays: a column of cells for each argument of `one`.
-      one: the number of one row.
-      many: the same of numbers, where that is what cells hold; None: `one` asks for more.
+      array: the cells.
+      one: the number of one cell.
+      many: the same of numbers, which are NaN in place of nulls; None: `one` asks for more.
     """
-    if len(arrays) > 1:
-        rows = zip(*(array.to_pylist() for array in arrays), strict=True)
-        return np.fromiter((one(*row) for row in rows), np.int64, len(arrays[0]))
-    (array,) = arrays
     if many is not None and pa.types.is_floating(array.type):
         return many(pc.fill_null(array, math.nan).to_numpy(zero_copy_only=False))
-    if many is not None and not array.null_count:
-        if pa.types.is_integer(array.type):
-            return many(array.to_numpy(zero_copy_only=False))
-        if pa.types.is_string(array.type):
-            plain = _bools(pc.match_substring_regex(array, _NUMBER))
-            if plain.all():
-                return many(array.cast(pa.float64()).to_numpy())
-    return np.array(_each(array, one, one(None)), dtype=np.int64)
+    if many is not None and pa.types.is_integer(array.type) and not array.null_count:
+        return many(array.to_numpy(zero_copy_only=False))
+    if many is None or not pa.types.is_string(array.type):
+        return np.array(_each(array, one, one(None)), dtype=np.int64)
+    plain = _bools(pc.fill_null(pc.match_substring_regex(array, _NUMBER), False))
+    if plain.all():
+        return many(array.cast(pa.float64()).to_numpy())
+    found = np.empty(len(array), dtype=np.int64)
+    found[plain] = many(array.filter(pa.array(plain)).cast(pa.float64()).to_numpy())
+    odd = array.filter(pa.array(~plain))
+    found[~plain] = np.array(_each(odd, one, one(None)), dtype=np.int64)
+    return found
 
 
 # Times

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.lanes import cells
+from beam_dpcount.lanes.contents import Contents, FieldCells
 from beam_dpcount.lanes.ticks import Columns
-from beam_dpcount.plans.ticks import TickNumbersPlan
 from beam_dpcount.reading import UNREADABLE, read, text_of
 
 PROBLEM = "cannot be read as columns of Arrow"
@@ -40,7 +39,7 @@ class Frame:
     value: str | None
     times: cells.Times
 
-    def columns(self, count: TickNumbersPlan) -> Iterator[Columns]:
+    def columns(self, contents: Sequence[Contents]) -> Iterator[Columns]:
         """The events, batch by batch.
 
         Raises:
@@ -49,20 +48,20 @@ class Frame:
         reader = _reader(self.table)
         self._check(reader.schema)
         while (batch := read(reader.read_next_batch)) is not UNREADABLE:
-            yield from self._events(batch, count)
+            yield from self._events(batch, contents)
         # Arrow's own message may show cells.
         if read(_is_over, reader) is not True:
             raise ParameterError("table", PROBLEM, "repair it, or convert it")
 
-    def _events(self, batch: pa.RecordBatch, count: TickNumbersPlan) -> Iterator[Columns]:
+    def _events(self, batch: pa.RecordBatch, contents: Sequence[Contents]) -> Iterator[Columns]:
         """The events of a batch; what cannot be read counts nothing, whatever is beside it."""
-        found = read(self._of, batch, count)
+        found = read(self._of, batch, contents)
         if found is not UNREADABLE:
             yield found
         elif len(batch) > 1:
             half = len(batch) // 2
-            yield from self._events(batch[:half], count)
-            yield from self._events(batch[half:], count)
+            yield from self._events(batch[:half], contents)
+            yield from self._events(batch[half:], contents)
 
     def _check(self, schema: pa.Schema) -> None:
         for parameter in ("key", "time", "user", "value"):
@@ -79,20 +78,23 @@ class Frame:
                 "say it, e.g. by df['ts'].dt.tz_localize('UTC'), or give the Clock zone='UTC'",
             )
 
-    def _of(self, batch: pa.RecordBatch, count: TickNumbersPlan) -> Columns:
+    def _of(self, batch: pa.RecordBatch, contents: Sequence[Contents]) -> Columns:
         def column(name: str) -> pa.Array:
             return _plain(batch.column(name))
 
         micros, known = self.times.micros(column(self.time))
         keys = None if self.key is None else cells.texts(column(self.key), text_of)
         people = None if self.user is None else cells.texts(column(self.user), text_of)
-        if self.value is None:
-            xs = np.ones(len(batch), dtype=np.int64)
-        else:
+        fields = {}
+        if self.value is not None:
             array = column(self.value)
-            many = None if pa.types.is_string(array.type) else count.numbers_of
-            xs = cells.numbers([array], count.number, many)
-        return Columns(micros, np.where(known, xs, 0), keys, people)
+            fields[self.value] = FieldCells(array, _itself, not pa.types.is_string(array.type))
+        return Columns(micros, [each.of_cells(fields, known) for each in contents], keys, people)
+
+
+def _itself(cell: object) -> object:
+    """What an event holds in a field, given the cell."""
+    return cell
 
 
 def _reader(table: Any) -> pa.RecordBatchReader:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from beam_dpcount.counters.people import Bound, Seen
 from beam_dpcount.mechanisms.base import IntArray
 
+Ties = Callable[[IntArray], Sequence[npt.NDArray[Any]]]
+
 
 def counted_rows(
-    bound: Bound, people: IntArray, micros: IntArray, names: IntArray, xs: IntArray
+    bound: Bound, people: IntArray, micros: IntArray, names: IntArray, ties: Ties
 ) -> IntArray:
     """The numbers of the rows that count, as `Bound.take` lets them through by time.
 
-    Rows of one time are taken as their parcels sort: by key, and numbers below 0 after the others.
+    Rows of one time are taken as their parcels sort: by key, and then by what they count.
 
     Args:
       bound: the rule.
       people: whose the rows are, as codes from 0.
       micros: their times.
-      names: their keys, as codes from 0.
-      xs: what they count, none of it 0.
+      names: their keys, as codes from 0 that sort as keys do.
+      ties: by what some rows of one time and key are sorted, as `np.lexsort` has its keys.
     """
-    order = _by_person_and_time(people, micros, names, xs)
+    order = _by_person_and_time(people, micros, names, ties)
     people, names = people[order], names[order]
     if bound.gap:
         return order[_greedy(bound, people, micros[order], names)]
@@ -34,7 +40,7 @@ def counted_rows(
 
 
 def _by_person_and_time(
-    people: IntArray, micros: IntArray, names: IntArray, xs: IntArray
+    people: IntArray, micros: IntArray, names: IntArray, ties: Ties
 ) -> IntArray:
     """The rows by person, then time, then contents."""
     if not len(people):
@@ -42,7 +48,7 @@ def _by_person_and_time(
     first = int(micros.min())
     span = int(micros.max()) - first + 1
     if (int(people.max()) + 1) * span >= 1 << 63:
-        return np.lexsort((xs.view(np.uint64), names, micros, people))
+        return np.lexsort((*ties(np.arange(len(people))), names, micros, people))
     both = people * span + (micros - first)  # one column sorts in a quarter of the time
     order = np.argsort(both)
     both = both[order]
@@ -53,8 +59,17 @@ def _by_person_and_time(
     tied[1:] |= same
     tied[:-1] |= same
     some = order[tied]
-    order[tied] = some[np.lexsort((xs[some].view(np.uint64), names[some], both[tied]))]
+    order[tied] = some[np.lexsort((*ties(some), names[some], both[tied]))]
     return order
+
+
+def firsts_of(people: IntArray, names: IntArray) -> npt.NDArray[np.bool_]:
+    """Which rows are the first of their person under a name."""
+    many = int(names.max(initial=0)) + 1
+    _, places = np.unique(people * many + names, return_index=True)
+    firsts = np.zeros(len(people), dtype=np.bool_)
+    firsts[places] = True
+    return firsts
 
 
 def _within_keys(bound: Bound, people: IntArray, names: IntArray) -> IntArray:

@@ -1,8 +1,8 @@
-"""Whole columns of events counted at the ticks of a clock, as `TickNumbers` counts them in rows."""
+"""Whole columns of events counted at the ticks of a clock, as a pipeline counts them in rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_dpcount.counters.people import Bound
-from beam_dpcount.lanes.people import counted_rows
+from beam_dpcount.lanes.contents import Contents
+from beam_dpcount.lanes.people import counted_rows, firsts_of
 from beam_dpcount.lanes.spill import MEMORY, Waiting
 from beam_dpcount.lanes.totals import Totals
 from beam_dpcount.lanes.windows import window_from
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.plans.ticks import TickNumbersPlan
 from beam_dpcount.states.all_ticks import restart_of, values_of
-
-MOST_CELLS = 1 << 24  # keys times ticks that are summed in memory at once
+from beam_dpcount.states.all_vectors import AggregatePlan, vectors_of
 
 
 class Columns(NamedTuple):
@@ -27,13 +27,13 @@ class Columns(NamedTuple):
 
     Fields:
       micros: their times.
-      xs: what they count, on the lattice; 0 of those that count nothing.
+      contents: what they count, in columns, for each of some `Contents`; 0 of what counts nothing.
       keys: texts, or null: no key. None: all are of one total.
       people: texts; null or empty: nobody's. None: people are not protected.
     """
 
     micros: IntArray
-    xs: IntArray
+    contents: Sequence[Sequence[IntArray]]
     keys: pa.Array | None = None
     people: pa.Array | None = None
 
@@ -44,14 +44,15 @@ class Series(NamedTuple):
     Fields:
       key: whose they are.
       steps, ends: the ticks, over the whole clock, and when they end, in microseconds.
-      values, stddevs: of each.
+      values: of each a number, or a vector of sums.
+      stddevs: of each.
       restart: the number of the count, if releases show it.
     """
 
     key: str
     steps: range
     ends: list[int]
-    values: list[float]
+    values: Any
     stddevs: list[float]
     restart: int | None
 
@@ -61,48 +62,56 @@ class TickLane:
 
     Args:
       count: what is counted; its input is bounded.
+      contents: what adds it up.
       label: that of the transform which would count it in a pipeline: noise goes by it.
       memory: about how many bytes rows of people may take before they go to disk.
     """
 
-    def __init__(self, count: TickNumbersPlan, label: str, memory: int = MEMORY) -> None:
-        self._plan = plan = count.on_bounded_input(label)
-        self._bound, clock = count.bound, plan.clock
+    def __init__(
+        self, count: TickNumbersPlan, contents: Contents, label: str, memory: int = MEMORY
+    ) -> None:
+        self.plan = plan = count.on_bounded_input(label)
+        self._contents, self._bound, clock = contents, count.bound, plan.clock
         self._ended, self._ticks = clock.all_ended(plan.until), clock.ticks
         self._known = pa.array(plan.keys, pa.string())
         self._other = -1 if count.other is None else [*plan.keys].index(count.other)
         self._restarts = None if count.restarts is None else self._passed()
         self._periods = count.periods
-        self._totals = Totals(len(plan.keys) * self._ticks)
+        self._totals = Totals(len(plan.keys) * self._ticks * contents.width)
         self._waiting = Waiting(memory)
-        self._kind = np.int8 if count.reach < 128 else np.int64  # most numbers are ones
 
     def _passed(self) -> IntArray:
         """How many ticks there are before each count of the clock."""
-        clock = self._plan.clock
+        clock = self.plan.clock
         return np.array([clock.passed_at(origin) for origin in clock.origins()], dtype=np.int64)
 
-    def add(self, columns: Columns) -> None:
-        """Takes events."""
-        micros, xs, keys, people = columns
-        steps = self._plan.clock.ticks_of(micros)
-        takes = (steps > 0) & (steps <= self._ended) & (xs != 0)
+    def add(
+        self,
+        micros: IntArray,
+        contents: Sequence[IntArray],
+        keys: pa.Array | None,
+        people: pa.Array | None,
+    ) -> None:
+        """Takes events; as for Columns."""
+        steps = self.plan.clock.ticks_of(micros)
+        takes = (steps > 0) & (steps <= self._ended) & (contents[0] != 0)
         places = self._places(keys, len(micros))
         takes &= places >= 0
         if self._bound is not None and people is not None:
             takes &= _named(people)
         rows = np.flatnonzero(takes)
-        places, steps, xs = places[rows], steps[rows], xs[rows]
+        places, contents = places[rows], [column[rows] for column in contents]
         if self._bound is None or people is None:
-            self._totals.add(self._cells(places, steps), xs)
+            self._add(places, steps[rows], contents)
         elif len(rows):
-            columns_of = {
+            columns = {
                 "person": people.take(pa.array(rows)),
                 "micros": micros[rows],
                 "place": places.astype(np.int32),
-                "x": xs.astype(self._kind),
             }
-            self._waiting.add(pa.RecordBatch.from_pydict(columns_of))
+            kinds = zip(contents, self._contents.kinds, strict=True)
+            columns |= {str(at): column.astype(kind) for at, (column, kind) in enumerate(kinds)}
+            self._waiting.add(pa.RecordBatch.from_pydict(columns))
 
     def _places(self, keys: pa.Array | None, rows: int) -> IntArray:
         """The places of keys among those listed; -1: the key does not count."""
@@ -113,46 +122,70 @@ class TickLane:
             found[(found < 0) & _valid(keys)] = self._other
         return np.asarray(found, dtype=np.int64)
 
-    def _cells(self, places: IntArray, steps: IntArray) -> IntArray:
-        return np.asarray(places * self._ticks + (steps - 1), dtype=np.int64)
+    def _add(
+        self,
+        places: IntArray,
+        steps: IntArray,
+        contents: Sequence[IntArray],
+        firsts: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Adds what counts; `firsts`: which events are the first of their person under a key."""
+        cells = (places * self._ticks + (steps - 1)) * self._contents.width
+        for coordinates, xs in self._contents.items(contents, firsts):
+            self._totals.add(cells + coordinates, xs)
 
     def releases(self) -> Iterator[Series]:
         """All releases, by key in the public order, then by time."""
         if self._bound is not None:
             for group in self._waiting.groups():
                 self._count_people(self._bound, group)
-        plan, clock = self._plan, self._plan.clock
-        sums = self._totals.clipped(plan.cap).reshape(len(plan.keys), self._ticks)
+        plan, clock = self.plan, self.plan.clock
         draws = plan.draws("bounded")
         stddevs = plan.counter.stddevs(min(clock.steps, self._ended)).tolist()
         for place, key in enumerate(plan.keys):
             for origin in clock.origins():
                 if steps := clock.ended(origin, plan.until):
                     passed, window = clock.passed_at(origin), window_from(clock, origin)
-                    xs = sums[place, passed : passed + steps]
-                    values = values_of(plan.counter, draws, key, window, xs)
+                    values = self._values(key, window, draws, place * self._ticks + passed, steps)
                     ends = [clock.end(origin, step) for step in range(1, steps + 1)]
                     numbers = range(passed + 1, passed + steps + 1)
                     restart = restart_of(plan, passed + 1)
                     yield Series(key, numbers, ends, values, stddevs[:steps], restart)
 
+    def _values(self, key: str, window: object, draws: Any, first: int, steps: int) -> Any:
+        """The releases of so many ticks, from a place on."""
+        plan, width = self.plan, self._contents.width
+        sums = self._totals.between(first * width, (first + steps) * width)
+        if isinstance(plan, AggregatePlan):
+            xs = np.clip(sums.reshape(steps, width), -plan.limits, plan.limits)
+            return vectors_of(plan.counter, draws, key, window, xs)
+        return values_of(plan.counter, draws, key, window, np.clip(sums, -plan.cap, plan.cap))
+
     def _count_people(self, bound: Bound, group: pa.Table) -> None:
         """Adds what counts of the rows of some people."""
         people = group["person"].dictionary_encode()
         codes = np.concatenate([chunk.indices.to_numpy() for chunk in people.chunks])
-        micros, places, xs = (
-            group[name].to_numpy().astype(np.int64, copy=False) for name in ("micros", "place", "x")
+        micros, places, *contents = (
+            group[name].to_numpy().astype(np.int64, copy=False) for name in group.column_names[1:]
         )
         del group, people
-        steps, names = self._plan.clock.ticks_of(micros), places
+        steps, names = (
+            self.plan.clock.ticks_of(micros),
+            self._contents.ranks(self.plan.keys)[places],
+        )
         if self._restarts is not None:  # each count of a key is another key
             counts = np.searchsorted(self._restarts, steps - 1, side="right") - 1
-            names = counts * len(self._plan.keys) + places
+            names = counts * len(self.plan.keys) + names
         codes = codes.astype(np.int64)
         if self._periods is not None:  # in each a person is bounded apart
             codes = codes * len(self._periods) + self._periods.starts.ranks(micros) - 1
-        rows = counted_rows(bound, codes, micros, names, xs)
-        self._totals.add(self._cells(places[rows], steps[rows]), xs[rows])
+
+        def ties(some: IntArray) -> list[npt.NDArray[Any]]:
+            return self._contents.ties([column[some] for column in contents])
+
+        rows = counted_rows(bound, codes, micros, names, ties)
+        firsts = firsts_of(codes[rows], names[rows]) if self._contents.asks_first else None
+        self._add(places[rows], steps[rows], [column[rows] for column in contents], firsts)
 
 
 def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:

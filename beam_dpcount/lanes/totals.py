@@ -33,11 +33,11 @@ class Totals:
             self._exact[cell] = self._exact.get(cell, 0) + int(self._sums[cell])
         self._sums[:], self._reach = 0, 0
 
-    def clipped(self, cap: int) -> IntArray:
-        """The sums, clipped to +-cap."""
+    def between(self, first: int, last: int) -> IntArray:
+        """The sums of these cells, from the first to before the last, clipped to 64 bits."""
         if self._exact:
             self._empty()
-        sums = np.clip(self._sums, -cap, cap)
-        for cell, total in self._exact.items():
-            sums[cell] = min(max(total, -cap), cap)
-        return sums
+            for cell, total in self._exact.items():
+                self._sums[cell] = min(max(total, -LARGEST), LARGEST)
+            self._exact, self._reach = {}, LARGEST
+        return self._sums[first:last]

@@ -23,11 +23,13 @@ from beam_dpcount.plans.described import Plan, configured
 from beam_dpcount.plans.inside import Inside
 from beam_dpcount.plans.losses import epsilon_of, together_of
 from beam_dpcount.plans.ticks import NEEDS_EVENTS, STREAMING_ACTIVE, TickNumbersPlan, View
-from beam_dpcount.plans.values import NumberOf, Ones
+from beam_dpcount.plans.values import FieldsOf, NumberOf, Ones
+from beam_dpcount.plans.vectors import TickVectorsPlan
 from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
-from beam_dpcount.statistics.metrics.joint import check_metrics
+from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
 
 _NUMBERS = (Count, Sum, People)
+_SHOWS_KEYS = Count(name="(number of events that shows keys)")
 # Arguments that engines take as they are.
 _OF_ENGINES = (
     *("users", "mechanism", "relation", "max_per_tick", "until", "late", "on_unknown"),
@@ -94,6 +96,7 @@ class TickCountPlan(Plan):
     columns: tuple[str, ...] = field(init=False)
 
     _numbers_kind: ClassVar[Any] = TickNumbersPlan  # the engine of one number
+    _vectors_kind: ClassVar[Any] = TickVectorsPlan  # that of several
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -435,7 +438,12 @@ class TickCountPlan(Plan):
 
     def _vectors(self, options: dict[str, Any], metrics: tuple[Metric, ...]) -> Any:
         """What counts several numbers as one vector."""
-        raise NotImplementedError
+        if isinstance(self.keys, SelectKeys) and not any(isinstance(m, Count) for m in metrics):
+            metrics = (*metrics, _SHOWS_KEYS)
+        value: Any = FieldsOf(self.value) if Joint(metrics).needs_mapping else self.value
+        return self._vectors_kind(
+            **options, metrics=check_metrics(metrics), confidence=self.confidence, value=value
+        )
 
     def _active(self, options: dict[str, Any], ticks: int) -> Any:
         """What counts people of the last ticks."""

@@ -429,7 +429,12 @@ class TickNumbersPlan(CountingPlan):
         if self._entropy.is_replayable:
             refuse_early_draws(counter.mechanism, replayable=True)
         how = self.how(counter, self._entropy.named(label), self.bound)
-        return TickPlan(counter, clock, self._listed, **how, until=self._until_on(False, clock))
+        until = self._until_on(False, clock)
+        return self._plan_of(counter, clock, self._listed, **how, until=until)
+
+    def _plan_of(self, counter: Any, *args: Any, **how: Any) -> TickPlan:
+        """What counts, as workers know it."""
+        return TickPlan(counter, *args, **how)
 
     @property
     def noise(self) -> Entropy:

@@ -11,9 +11,11 @@ import pyarrow as pa
 from beam_dpcount.budget.ledger import claim
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.counters.charged import CounterSpender
+from beam_dpcount.lanes.contents import contents_of
 from beam_dpcount.lanes.frames import Frame
 from beam_dpcount.lanes.ticks import TickLane
 from beam_dpcount.plans.described import configuration
+from beam_dpcount.plans.sentence import Part
 from beam_dpcount.plans.ticks import TickNumbersPlan
 
 LABEL = "TickCount/TickCount"  # of the engine in a pipeline, by which noise goes
@@ -23,20 +25,21 @@ ANEW = "noise is new in each run: to run this again is a second release, which c
 _TIME = pa.timestamp("us", "UTC")
 
 
-def released(engine: TickNumbersPlan, frame: Frame, name: str) -> pa.Table:
+def released(part: Part, frame: Frame) -> pa.Table:
     """The releases of the rows of a frame.
 
     Args:
-      engine: what counts them.
+      part: what counts them: one number.
       frame: the rows.
-      name: of the column of values.
 
     Raises:
       ParameterError: the frame cannot be read. Then nothing is spent.
     """
-    lane = TickLane(engine, LABEL)
-    for columns in frame.columns(engine):
-        lane.add(columns)
+    engine, (name,) = part.engine, part.names
+    contents = contents_of(part)
+    lane = TickLane(engine, contents, LABEL)
+    for micros, (counted,), keys, people in frame.columns([contents]):
+        lane.add(micros, counted, keys, people)
     counter, entropy, user = engine.counter, engine.noise, frame.user
     spender = CounterSpender(counter, entropy.named(LABEL), True, user, configuration(engine))
     claim(engine.budget, by="over", spender=spender)

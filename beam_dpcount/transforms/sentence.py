@@ -21,7 +21,6 @@ from beam_dpcount.counters.clock import Last, check_keys
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.total import ALL, Total
-from beam_dpcount.dofns.aggregates import Reading
 from beam_dpcount.dofns.events import (
     EventReader,
     JoinAll,
@@ -36,16 +35,16 @@ from beam_dpcount.lanes.cells import Times
 from beam_dpcount.lanes.frames import Frame
 from beam_dpcount.plans.counting import check_entropy
 from beam_dpcount.plans.described import configuration
+from beam_dpcount.plans.expected import Expected
 from beam_dpcount.plans.sentence import TIMES_OF_STREAMS, TickCountPlan, counts_people
 from beam_dpcount.plans.ticks import STREAMING_ACTIVE
-from beam_dpcount.plans.values import FieldsOf
 from beam_dpcount.reading import Field
-from beam_dpcount.statistics.metrics import Count, Metric, Sum
-from beam_dpcount.statistics.metrics.joint import Joint, check_metrics
+from beam_dpcount.states.all_vectors import Reading
+from beam_dpcount.statistics.metrics import Sum
+from beam_dpcount.statistics.metrics.joint import Joint
 from beam_dpcount.transforms.active import ActivePeople
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
-from beam_dpcount.transforms.expected import Expected
 from beam_dpcount.transforms.frames import released
 from beam_dpcount.transforms.inputs import (
     in_windows,
@@ -55,7 +54,6 @@ from beam_dpcount.transforms.inputs import (
 from beam_dpcount.transforms.ticks import COUNTS_ANEW, TickNumbers
 from beam_dpcount.transforms.vectors import TickVectors
 
-_SHOWS_KEYS = Count(name="(number of events that shows keys)")
 TO_KEYS = (
     "events are rows: say which field holds the public key, e.g. key='page', or make pairs before, "
     "e.g. beam.Map(lambda row: (row.page, row))"
@@ -167,6 +165,7 @@ class TickCount(TickCountPlan, Described):
     """
 
     _numbers_kind = TickNumbers
+    _vectors_kind = TickVectors
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -187,14 +186,6 @@ class TickCount(TickCountPlan, Described):
             return EventReader(key, total, time)
         listed = None if isinstance(self.keys, SelectKeys) else check_keys(self.keys)
         return EventReader(key, total, time, self.max_items, listed)
-
-    def _vectors(self, options: dict[str, Any], metrics: tuple[Metric, ...]) -> Any:
-        if isinstance(self.keys, SelectKeys) and not any(isinstance(m, Count) for m in metrics):
-            metrics = (*metrics, _SHOWS_KEYS)
-        value: Any = FieldsOf(self.value) if Joint(metrics).needs_mapping else self.value
-        return TickVectors(
-            **options, metrics=check_metrics(metrics), confidence=self.confidence, value=value
-        )
 
     def _active(self, options: dict[str, Any], ticks: int) -> Any:
         return ActivePeople(**options, active=ticks)
@@ -304,7 +295,7 @@ class TickCount(TickCountPlan, Described):
             if self._released_over:
                 raise ParameterError("over", *_AGAIN)
             self.__dict__["_released_over"] = True
-        return released(engine, frame, self.columns[0])
+        return released(self._parts[0], frame)
 
     _released_over = False
 
@@ -394,8 +385,7 @@ class TickCount(TickCountPlan, Described):
             if not isinstance(part.engine, TickVectors):
                 joint = Joint(part.metrics)
                 reading = Reading(part.engine.counter, joint, self.confidence, parts.clock)
-            how = self.confidence, parts.clock.ticks, places
-            to_part: Any = beam.ParDo(ToPart(number, reading, *how))
+            to_part: Any = beam.ParDo(ToPart(number, reading, parts.clock.ticks, places))
             made.append(releases | f"Part{number + 1}" >> to_part.with_output_types(kind))
         together = tuple(made) | "Flatten" >> beam.Flatten()
         if streaming:

@@ -165,7 +165,7 @@ class TickNumbers(TickNumbersPlan, Counting):
         else:
             # There each round of timers is a bundle, which costs some milliseconds.
             ahead = _AHEAD if streaming and jumps_to_the_end(events) else 1
-            plan = self._plan(counter, clock, self._listed, ahead=ahead, **how)
+            plan = self._plan_of(counter, clock, self._listed, ahead=ahead, **how)
             released = self._each_tick if streaming else self._all_ticks
             releases = released(events, intake, plan)
         if self._restart is None:
@@ -191,7 +191,6 @@ class TickNumbers(TickNumbersPlan, Counting):
 
     _bound_shards: ClassVar[Any] = BoundShards
     _ready: ClassVar[Any] = ReadyTicks
-    _plan: ClassVar[Any] = TickPlan
     _shard_plan: ClassVar[Any] = ShardPlan
     _read_ticks: ClassVar[Any] = ReadTicks
     _count_each: ClassVar[Any] = CountEachTick

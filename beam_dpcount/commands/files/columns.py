@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import compress, islice
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,11 @@ import pyarrow.csv as pa_csv
 
 from beam_dpcount.commands.files import lines, parquet
 from beam_dpcount.commands.files.events import events, reader, skipped
-from beam_dpcount.commands.files.formats import Event, InputFile, Source, number, text
+from beam_dpcount.commands.files.formats import Event, InputFile, Source, text
 from beam_dpcount.commands.files.records import Lines, header_of, picked
 from beam_dpcount.lanes import cells
+from beam_dpcount.lanes.contents import Contents
 from beam_dpcount.lanes.ticks import Columns
-from beam_dpcount.mechanisms.base import FloatArray, IntArray
 
 _BLOCK = 1 << 22  # bytes of lines that are parsed at once
 _ROWS = 1 << 16  # events that are read one by one, and then counted together
@@ -31,20 +31,12 @@ _FEW = 64  # rows in which an odd one is looked for no further
 Read = tuple[str, Event, int | None]
 
 
-class Counts(Protocol):
-    """Makes whole numbers of what rows hold, one or many."""
-
-    def number(self, content: object) -> int: ...
-
-    def numbers_of(self, values: IntArray | FloatArray) -> IntArray: ...
-
-
-def columns_of(source: Source, data: InputFile, count: Counts) -> Iterator[Columns]:
+def columns_of(source: Source, data: InputFile, contents: Sequence[Contents]) -> Iterator[Columns]:
     """The events of a file in columns, in any order.
 
     Args:
-      source: at a clock, with times.
-      count: what makes a number of what is counted of a row.
+      source: at a clock, with times; its measure is a FieldsOfRow.
+      contents: what makes columns of what is counted of rows.
 
     Raises:
       InputError: as `events`.
@@ -52,23 +44,25 @@ def columns_of(source: Source, data: InputFile, count: Counts) -> Iterator[Colum
     kind = source.kind(data.path)
     if kind == "parquet":
         for size, arrays in parquet.batches(source, data):
-            yield from _converted(source, [*map(parquet.plain, arrays)], size, count)
+            yield from _converted(source, [*map(parquet.plain, arrays)], size, contents)
     elif kind == "csv" and not source.multiline and source.delimiter.isascii():
-        yield from _of_csv(source, data, count)
+        yield from _of_csv(source, data, contents)
     else:
-        yield from _one_by_one(source, events(source, data), count)
+        yield from _one_by_one(source, events(source, data), contents)
 
 
-def _one_by_one(source: Source, found: Iterator[Read], count: Counts) -> Iterator[Columns]:
+def _one_by_one(
+    source: Source, found: Iterator[Read], contents: Sequence[Contents]
+) -> Iterator[Columns]:
     """Events that were read carefully, in columns."""
     while some := [*islice(found, _ROWS)]:
         keys, read, micros = zip(*some, strict=True)
-        xs = np.fromiter((count.number(event.value) for event in read), np.int64, len(some))
+        counted = [each.of_payloads(read) for each in contents]
         people = None
         if source.user is not None:
             people = pa.array([text_or_nobody(event.person) for event in read], pa.string())
         named = None if source.key is None else pa.array(keys, pa.string())
-        yield Columns(np.array(micros, dtype=np.int64), xs, named, people)
+        yield Columns(np.array(micros, dtype=np.int64), counted, named, people)
 
 
 def text_or_nobody(person: str) -> str:
@@ -83,7 +77,7 @@ def text_or_nobody(person: str) -> str:
 # CSV
 
 
-def _of_csv(source: Source, data: InputFile, count: Counts) -> Iterator[Columns]:
+def _of_csv(source: Source, data: InputFile, contents: Sequence[Contents]) -> Iterator[Columns]:
     places: list[int] | None = None
     width, cells_of = 0, Lines(source.delimiter)
     for block in lines.blocks(data, has_header=True, size=_BLOCK):
@@ -101,12 +95,12 @@ def _of_csv(source: Source, data: InputFile, count: Counts) -> Iterator[Columns]
             table, more = _parsed(source, some, quote, places, width)
             odd += more
             for batch in [] if table is None else table.to_batches():
-                yield from _converted(source, batch.columns, len(batch), count)
+                yield from _converted(source, batch.columns, len(batch), contents)
         records = (cells_of(lines.decoded(line)) for line in odd)
         read = reader(source, "", skipped)
         rows = picked(source, records, places, width, skipped)
         careful = (event for _, row in rows if (event := read(0, row)) is not None)
-        yield from _one_by_one(source, careful, count)
+        yield from _one_by_one(source, careful, contents)
     if places is None:
         header_of(source, data, None)
 
@@ -185,29 +179,31 @@ def _parsed(
 
 
 def _converted(
-    source: Source, arrays: Sequence[pa.Array], size: int, count: Counts
+    source: Source, arrays: Sequence[pa.Array], size: int, contents: Sequence[Contents]
 ) -> Iterator[Columns]:
     """Arrays of cells, in the order of the names, as events.
 
     Where they cannot be converted together, each half is tried: few rows go one by one.
     """
     try:
-        found = _together(source, arrays, size, count)
+        found = _together(source, arrays, size, contents)
     except (pa.ArrowException, ValueError, OverflowError, NotImplementedError):
         if size > _FEW:
             half = size // 2
-            yield from _converted(source, [array[:half] for array in arrays], half, count)
-            yield from _converted(source, [array[half:] for array in arrays], size - half, count)
+            yield from _converted(source, [array[:half] for array in arrays], half, contents)
+            yield from _converted(source, [array[half:] for array in arrays], size - half, contents)
             return
         read = reader(source, "", skipped)
         rows = parquet.rows_of(source, arrays, size, 0, skipped)
         careful = (event for _, row in rows if (event := read(0, row)) is not None)
-        yield from _one_by_one(source, careful, count)
+        yield from _one_by_one(source, careful, contents)
         return
     yield found
 
 
-def _together(source: Source, arrays: Sequence[pa.Array], size: int, count: Counts) -> Columns:
+def _together(
+    source: Source, arrays: Sequence[pa.Array], size: int, contents: Sequence[Contents]
+) -> Columns:
     named = [*zip(source.names, arrays, strict=True)]
     keyed, whose = source.key is not None, source.user is not None
     keys = cells.texts(arrays[0], text) if keyed else None
@@ -216,13 +212,11 @@ def _together(source: Source, arrays: Sequence[pa.Array], size: int, count: Coun
     times = arrays[len(named) - len(source.times) :]
     how = cells.Times(source.parse, source.timestamp_format, source.timezone == "UTC")
     micros, known = how.micros(_joined(times))
-    if not counted:
-        xs = np.full(size, count.number(source.measure()), dtype=np.int64)
-    else:
-        measure = source.measure
-        many = count.numbers_of if measure is number else None
-        xs = cells.numbers(counted, lambda *row: count.number(measure(*row)), many)
-    return Columns(micros, np.where(known, xs, 0), keys, people)
+    measure: Any = source.measure
+    fields, there = measure.many(counted, size)
+    return Columns(
+        micros, [each.of_cells(fields, there & known) for each in contents], keys, people
+    )
 
 
 def _joined(times: Sequence[pa.Array]) -> pa.Array:

@@ -23,6 +23,7 @@ from beam_dpcount.counters.lattice import Lattice, plain
 from beam_dpcount.errors import NotANumberError
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 Additions = tuple[tuple[int, int], ...]  # (coordinate from 0, amount)
 Condition = Callable[[Mapping[str, object]], bool | None]
 
@@ -257,6 +258,26 @@ class OfField(Metric):
             return self.lattice.one(self._content(event))
         except (LookupError, NotANumberError):
             return None
+
+    def codes(self, values: npt.NDArray[Any]) -> IntArray:
+        """`code` of many numbers, none of them NaN."""
+        return self.lattice.all(values, None)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the largest code."""
+        return self.lattice.bounds
+
+    @abstractmethod
+    def of_code(self, code: Any) -> Additions:
+        """What an event of this code adds; of an array of codes, arrays of coordinates or amounts.
+
+        Codes are up to 2^31 in size: their squares fit 64 bits.
+        """
+
+    def additions(self, event: Mapping[str, object]) -> Additions:
+        code = self.code(event)
+        return () if code is None else self.of_code(code)
 
     def _content(self, event: Any) -> Any:
         """What may be the event's number."""

@@ -8,10 +8,9 @@ budget. Then at no mean is the error larger than that of a sum over a count from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -87,9 +86,8 @@ class Mean(Centred):
         low, high = self.lattice.bounds
         return (0, high - low)
 
-    def additions(self, event: Mapping[str, object]) -> Additions:
-        x = self.code(event)
-        return () if x is None else ((0, 1), (1, x - self.centre))
+    def of_code(self, code: Any) -> Additions:
+        return (0, 1), (1, code - self.centre)
 
     def measure(self, sums: FloatArray, errors: Errors, level: float) -> Measured:
         found = self.mean(sums, errors, level)
@@ -128,9 +126,9 @@ class Variance(Centred):
     @cached_property
     def middle(self) -> int:
         """What is taken from each square, in such multiples: half of the largest."""
-        return self._squared(self.reach) // 2
+        return int(self._squared(self.reach)) // 2
 
-    def _squared(self, x: int) -> int:
+    def _squared(self, x: Any) -> Any:
         return (x * x + self.square // 2) // self.square
 
     @property
@@ -147,10 +145,7 @@ class Variance(Centred):
         low, high = self.lattice.bounds
         return (0, high - low, self._squared(self.reach))
 
-    def additions(self, event: Mapping[str, object]) -> Additions:
-        code = self.code(event)
-        if code is None:
-            return ()
+    def of_code(self, code: Any) -> Additions:
         x = code - self.centre
         return (0, 1), (1, x), (2, self._squared(x) - self.middle)
 

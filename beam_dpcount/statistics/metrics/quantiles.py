@@ -18,6 +18,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.lattice import Lattice, plain
@@ -26,6 +27,7 @@ from beam_dpcount.statistics.metrics.base import (
     Additions,
     Errors,
     FloatArray,
+    IntArray,
     Measured,
     OfField,
     check_number,
@@ -175,11 +177,16 @@ class Quantiles(OfField):
             return None
         return bisect_right(self._inner, value)
 
-    def additions(self, event: Mapping[str, object]) -> Additions:
-        leaf = self.code(event)
-        if leaf is None:
-            return ()
-        return tuple([(first + leaf // size, 1) for first, size in self._firsts])
+    def codes(self, values: npt.NDArray[Any]) -> IntArray:
+        clipped = np.clip(values.astype(np.float64), self.low, self.high)
+        return np.asarray(np.searchsorted(self.edges[1:-1], clipped, side="right"), dtype=np.int64)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        return 0, len(self.edges) - 2
+
+    def of_code(self, code: Any) -> Additions:
+        return tuple([(first + code // size, 1) for first, size in self._firsts])
 
     def measure(self, sums: FloatArray, errors: Errors, level: float) -> Measured:
         below = np.zeros((len(sums), len(self.edges)))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from beam_dpcount.statistics.metrics.base import (
     Additions,
@@ -67,9 +66,8 @@ class Sum(OnLattice):
         low, high = self.lattice.bounds
         return (max(high, 0) - min(low, 0),)
 
-    def additions(self, event: Mapping[str, object]) -> Additions:
-        x = self.code(event)
-        return () if x is None else ((0, x),)
+    def of_code(self, code: Any) -> Additions:
+        return ((0, code),)
 
     def measure(self, sums: FloatArray, errors: Errors, level: float) -> Measured:
         return of_sum(sums, errors, level, self.step)

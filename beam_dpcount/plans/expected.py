@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from beam_dpcount.dofns.releases import TickRelease
+from beam_dpcount.states.all_vectors import TickRow
 
 _HEAD = ("column", "without noise", "standard deviation", "interval")
 
@@ -100,7 +100,7 @@ def check_events(events: Any) -> Iterable[Any]:
 
 
 def expected_of(
-    release: TickRelease,
+    release: TickRow,
     events: tuple[int, int],
     problems: Mapping[str, int],
     tick: int | None,

@@ -1,0 +1,133 @@
+"""All parts of a TickCount, counted in columns, and what they say of each tick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from beam_dpcount.lanes.contents import Contents, contents_of
+from beam_dpcount.lanes.spill import MEMORY
+from beam_dpcount.lanes.ticks import Columns, Series, TickLane
+from beam_dpcount.plans.sentence import Part, TickCountPlan
+from beam_dpcount.states.all_vectors import AggregatePlan, Reading, TickRow
+from beam_dpcount.statistics.metrics import Metric
+from beam_dpcount.statistics.metrics.joint import Joint
+
+T = TypeVar("T")
+
+
+class Row(NamedTuple):
+    """What is released of one number at a tick: as a Release, without Beam's coder."""
+
+    key: str
+    step: int
+    timestamp: int
+    value: float
+    stddev: float
+    restart: int | None
+
+
+class PartsLane:
+    """Counts columns, and then releases all ticks that have ended.
+
+    Args:
+      count: what is counted.
+      label: that of the transform which would count it in a pipeline: noise goes by it.
+      memory: as for TickLane, of all parts.
+
+    Attributes:
+      contents: what makes columns of what events count.
+    """
+
+    def __init__(self, count: TickCountPlan, label: str, memory: int = MEMORY) -> None:
+        self._count, parts = count, count._parts
+        known: dict[tuple[Metric, ...], Contents] = {}  # views of the same metrics read alike
+        lanes = []
+        for part in parts:
+            contents = known.setdefault(part.metrics, contents_of(part))
+            name = "TickCount" if len(parts) == 1 else f"Part {part.label}"
+            share = max(memory // len(parts), 1)
+            lanes.append(TickLane(part.engine, contents, f"{label}/{name}", share))
+        self.contents = [*known.values()]
+        self._lanes = [
+            (part, lane, [*known].index(part.metrics))
+            for part, lane in zip(parts, lanes, strict=True)
+        ]
+
+    def add(self, columns: Columns) -> None:
+        """Takes events."""
+        micros, contents, keys, people = columns
+        for _, lane, place in self._lanes:
+            lane.add(micros, contents[place], keys, people)
+
+    def rows(self) -> Iterator[Row | TickRow]:
+        """All releases, by key in the public order, then by time."""
+        (_, only, _), *more = self._lanes
+        if not more:
+            for series in only.releases():
+                yield from _rows(only, series)
+            return
+        known = [self._by_step(part, lane) for part, lane, _ in self._lanes]
+        for of_key in zip(*known, strict=True):
+            for step in sorted(of_key[0][1]):
+                yield self._joined(of_key[0][0], step, [steps[step] for _, steps in of_key])
+
+    def _by_step(self, part: Part, lane: TickLane) -> Iterator[tuple[str, dict[int, TickRow]]]:
+        """The rows of each key, by tick; counts that start anew may go on beyond the clock."""
+        ticks = self._count.grid.ticks
+        for key, some in groupby(lane.releases(), attrgetter("key")):
+            rows = (row for series in some for row in self._of_part(part, lane, series))
+            yield key, {row.step: row for row in rows if row.step <= ticks}
+
+    def _of_part(self, part: Part, lane: TickLane, series: Series) -> Iterator[TickRow]:
+        if isinstance(lane.plan, AggregatePlan):
+            yield from _said(lane.plan.reading, series)
+            return
+        counter, level = part.engine.counter, self._count.confidence
+        reading = Reading(counter, Joint(part.metrics), level, self._count.grid)
+        half_of = lru_cache(maxsize=None)(reading.half_width)
+        names, (name,) = list(part.names), part.names
+        key, restart = series.key, series.restart
+        numbers = zip(series.steps, series.ends, series.values, series.stddevs, strict=True)
+        for step, end, value, stddev in numbers:
+            low, high = ({name: value + side * half_of(stddev)} for side in (-1, 1))
+            columns = {name: value}, {name: stddev}, low, high, {name: ""}
+            yield TickRow(key, step, 0, end, restart, names, *columns)
+
+    def _joined(self, key: str, step: int, rows: Sequence[TickRow]) -> TickRow:
+        """The row that those of parts make."""
+        start, end = self._count.grid.borders(step, 1)
+        numbers = [row.restart for row in rows if row.restart is not None]
+        names = list(self._count.columns)
+        values, stddevs, lows, highs = (
+            _together(names, of) for of in zip(*(row[6:10] for row in rows), strict=True)
+        )
+        notes = _together(names, [row.notes for row in rows])
+        number = numbers[-1] if numbers else None
+        return TickRow(*(key, step, start, end, number, names), values, stddevs, lows, highs, notes)
+
+
+def _together(names: Sequence[str], of: Sequence[Mapping[str, T]]) -> dict[str, T]:
+    """The columns of all parts, in the order of these names."""
+    found = {name: value for each in of for name, value in each.items()}
+    return {name: found[name] for name in names}
+
+
+def _rows(lane: TickLane, series: Series) -> Iterator[Row | TickRow]:
+    if isinstance(lane.plan, AggregatePlan):
+        yield from _said(lane.plan.reading, series)
+        return
+    numbers = zip(series.steps, series.ends, series.values, series.stddevs, strict=True)
+    for step, end, value, stddev in numbers:
+        yield Row(series.key, step, end, value, stddev, series.restart)
+
+
+def _said(reading: Reading, series: Series) -> Iterator[TickRow]:
+    """What vectors say."""
+    stddevs = np.array(series.stddevs)
+    return reading.rows(series.key, series.steps[0], series.values, stddevs, 0)
