@@ -7,7 +7,7 @@ second output.
 
 from __future__ import annotations
 
-import hashlib
+import secrets
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -69,7 +69,8 @@ class SendToShards(VersionedDoFn):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        state.pop("_shard_of", None)  # it holds a key of the secret
+        for name in ("_shard_of", "_shards"):  # a key of the secret, and the bundle's events
+            state.pop(name, None)
         return state
 
     def start_bundle(self) -> None:
@@ -116,8 +117,8 @@ class SendToShards(VersionedDoFn):
         self.start_bundle()
         joined = {shard: b"".join(records) for shard, records in shards.items()}
         tag = b""
-        if self._ordered:  # equal ones only if nothing tells the bundles apart
-            tag = hashlib.blake2b(b"".join(joined.values()), digest_size=_TAG).digest()
+        if self._ordered:  # of chance: by contents, bundles that are equal would be taken for one
+            tag = secrets.token_bytes(_TAG)
         return [_placed((shard, tag + data), micros, EVERYWHERE) for shard, data in joined.items()]
 
 
