@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -158,6 +159,33 @@ def test_per_element_what_was_gathered_in_parts_keeps_its_order(
     monkeypatch.setattr(dofns, "_GATHERED", 10)
     events, bound = crowd(random.Random(3), 95), Bound(3, 3, 3, 0)
     assert shown(shards_of(bound, STEPS).bundle(events)) == expected(bound, STEPS, events)
+
+
+def test_the_order_of_elements_does_not_tell_equal_flushes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a bundle whose batches come shard by shard, as local runners group them."""
+    monkeypatch.setattr(dofns, "_GATHERED", 20)
+    first = crowd(random.Random(5), 20)
+    other = [*first[:-1], event("z", "p0", 7)]
+    orders = []
+    for second in (first, other):
+        sending, bounding = stages(Bound(99, 99, 99, 0), STEPS, Placement(3))
+        shards = PeopleShards(sending, bounding)
+        for number in range(3):
+            shards.take((number, SEED))
+        sending.start_bundle()
+        bounding.start_bundle()
+        sent = [batch for each in [*first, *second] for batch in sending.process(each.value, each)]
+        sent += sending.finish_bundle()
+        batches = sorted((batch.value for batch in sent), key=itemgetter(0))
+        made = [each for batch in batches for each in shards.take(batch)]
+        made += bounding.finish_bundle()
+        # Who, and in which of the two; all others' elements are the same.
+        orders.append([each.value for each in made if each.value != other[-1].value])
+    last = first[-1].value
+    both, one = ([each for each in made if each != last] for made in orders)
+    assert both == one
 
 
 # State
