@@ -42,7 +42,8 @@ class Users:
         of the event alone (docs/reliability.md, "Poison messages"). `beam_dpcount.check` says how
         many people there are, and why events have none.
       events: k, the most events of one person that count, in all keys together. Not needed for
-        `People()` alone, with `changes`, or with `per` and `keys`.
+        `People()` alone, with `changes`, or with `per` and `keys`. For `People()` of each tick or
+        of the last ones, more events in a tick and key in which the person counts take nothing.
       keys: the most keys of one person; default: as many as there are events.
       per_key: the most events of one person in one key. Default: as many as there are events, for
         counts and sums; for `People`, each of whom counts once a key, 1. With per_key=1 any count
