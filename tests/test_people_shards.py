@@ -14,8 +14,6 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 import beam_dpcount as dp
@@ -33,10 +31,10 @@ from beam_dpcount.states.people import DIGEST, OTHER_BOUND, OTHER_PLACEMENT, OTH
 from benchmarks.cells import Bag, PeopleShards
 from tests.messages import says
 from tests.people import EXACT, people, tick_count
+from tests.people_shards import PAIRS, bundles, crowd, event, shown
 
 SECRET = "PEOPLE_SECRET"
 REPLAYABLE = dp.ReplayableEntropy(SECRET, run_id="r")
-PAIRS = ElementParcels([SimpleNamespace(wrap=lambda *_: b"")])
 STEPS = StepParcels(WindowCheck(None), None)
 BOUNDS = [
     Bound(1, 1, 1, 0),
@@ -87,28 +85,6 @@ def stages(
     return sending, BoundArriving(bound, parcels, placement)
 
 
-def event(key: str, who: str | None, micros: int) -> Any:
-    return windowed_value.create((key, {"who": who}), micros, (GlobalWindow(),))
-
-
-def crowd(chance: random.Random, many: int, people: int = 12) -> list[Any]:
-    """Events at times of no order, one person with a third of them, some of nobody."""
-    found = []
-    for _ in range(many):
-        who = chance.choice(["busy", *(f"p{chance.randrange(people)}" for _ in range(2))])
-        key = " ".join(sorted({chance.choice("abcd") for _ in range(2)}))
-        found.append(event(key, None if chance.random() < 0.1 else who, chance.randrange(1000)))
-    return found
-
-
-def bundles(events: list[Any], most: int, chance: random.Random) -> Iterable[list[Any]]:
-    at = 0
-    while at < len(events):
-        size = chance.randint(1, most)
-        yield events[at : at + size]
-        at += size
-
-
 def expected(bound: Bound, parcels: Parcels, events: list[Any]) -> list[tuple[Any, int]]:
     """What the pure rule lets through, in order of arrival."""
     seen: dict[str, Seen] = defaultdict(Seen)
@@ -125,10 +101,6 @@ def expected(bound: Bound, parcels: Parcels, events: list[Any]) -> list[tuple[An
         else:
             found += [((names[at], payload), each.timestamp_micros) for at in kept]
     return found
-
-
-def shown(made: Iterable[Any]) -> list[tuple[Any, int]]:
-    return [(each.value, each.timestamp.micros) for each in made]
 
 
 @pytest.mark.parametrize("most", [1, 7, 90])
