@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_dpcount.lanes.contents import Contents, contents_of
 from beam_dpcount.lanes.spill import MEMORY
@@ -39,13 +41,20 @@ class PartsLane:
       count: what is counted.
       label: that of the transform which would count it in a pipeline: noise goes by it.
       memory: as for TickLane, of all parts.
+      split: gives the keys of a cell that has several; None: a cell is a key.
 
     Attributes:
       contents: what makes columns of what events count.
     """
 
-    def __init__(self, count: TickCountPlan, label: str, memory: int = MEMORY) -> None:
-        self._count, parts = count, count._parts
+    def __init__(
+        self,
+        count: TickCountPlan,
+        label: str,
+        memory: int = MEMORY,
+        split: Callable[[str], Sequence[str]] | None = None,
+    ) -> None:
+        self._count, self._split, parts = count, split, count._parts
         known: dict[tuple[Metric, ...], Contents] = {}  # views of the same metrics read alike
         lanes = []
         for part in parts:
@@ -61,6 +70,8 @@ class PartsLane:
 
     def add(self, columns: Columns) -> None:
         """Takes events."""
+        if self._split is not None:
+            columns = _under_each_key(columns, self._split)
         micros, contents, keys, people = columns
         for _, lane, place in self._lanes:
             lane.add(micros, contents[place], keys, people)
@@ -110,6 +121,26 @@ class PartsLane:
         notes = _together(names, [row.notes for row in rows])
         number = numbers[-1] if numbers else None
         return TickRow(*(key, step, start, end, number, names), values, stddevs, lows, highs, notes)
+
+
+def _under_each_key(columns: Columns, split: Callable[[str], Sequence[str]]) -> Columns:
+    """Events whose cells hold several keys, once under each of them."""
+    micros, contents, cells, people = columns
+    encoded = pa.array([], pa.string()) if cells is None else cells
+    encoded = encoded.dictionary_encode()
+    keys = [[*split(cell)] for cell in encoded.dictionary.to_pylist()] + [[]]  # of a null: none
+    many = np.array([len(some) for some in keys], dtype=np.int64)
+    codes = pc.fill_null(encoded.indices, len(keys) - 1).to_numpy().astype(np.int64)
+    rows = np.repeat(np.arange(len(codes)), many[codes])
+    first = np.cumsum(many) - many  # of each cell, among all keys
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(many[codes]) - many[codes], many[codes])
+    names = pa.array([key for some in keys for key in some], pa.string())
+    return Columns(
+        micros[rows],
+        [[column[rows] for column in each] for each in contents],
+        names.take(pa.array(first[codes[rows]] + within)),
+        None if people is None else people.take(pa.array(rows)),
+    )
 
 
 def _together(names: Sequence[str], of: Sequence[Mapping[str, T]]) -> dict[str, T]:
