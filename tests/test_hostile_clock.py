@@ -277,7 +277,6 @@ METRICS = tuple(
     )
     for word in ("--metric", metric)
 )
-VIEWS = ("--view", "each", "--view", "restart 2")
 ONE_BY_ONE = ("--direct_num_workers", 1)  # an option for Beam: the lane of rows
 
 
@@ -317,9 +316,9 @@ def shown(path: Path, *more: object) -> dict[str, Any]:
     "more",
     [
         *((), PEOPLE, ONE_BY_ONE, (*PEOPLE, *ONE_BY_ONE), ("--path", "streaming")),
-        (*PEOPLE, *METRICS, *VIEWS, *ONE_BY_ONE),
+        (*PEOPLE, *METRICS, *ONE_BY_ONE),
     ],
-    ids=["", "people", "rows", "rows, people", "state", "rows, people, metrics, views"],
+    ids=["", "people", "rows", "rows, people", "state", "rows, people, metrics"],
 )
 @pytest.mark.parametrize("name", FILES)
 def test_no_row_of_a_file_is_seen(name: str, more: tuple[object, ...], tmp_path: Path) -> None:
@@ -327,7 +326,7 @@ def test_no_row_of_a_file_is_seen(name: str, more: tuple[object, ...], tmp_path:
     path = tmp_path / file
     path.write_bytes(without)
     before = shown(path, *more)
-    if "--view" not in more:
+    if "people" not in more:
         rows = written(tmp_path / "out.csv")
         assert {key: [v for k, _, _, v in rows if k == key] for key in KEYS} == COUNTED
     path.write_bytes(hostile)
