@@ -13,7 +13,7 @@ from beam_dpcount.budget.shares import Share
 from beam_dpcount.counters.charged import CounterSpender
 from beam_dpcount.lanes.contents import contents_of
 from beam_dpcount.lanes.frames import Frame
-from beam_dpcount.lanes.ticks import TickLane
+from beam_dpcount.lanes.ticks import ListedLane
 from beam_dpcount.plans.described import configuration
 from beam_dpcount.plans.sentence import Part
 from beam_dpcount.plans.ticks import TickNumbersPlan
@@ -37,7 +37,7 @@ def released(part: Part, frame: Frame) -> pa.Table:
     """
     engine, (name,) = part.engine, part.names
     contents = contents_of(part)
-    lane = TickLane(engine, contents, LABEL)
+    lane = ListedLane(engine, contents, LABEL)
     for micros, (counted,), keys, people in frame.columns([contents]):
         lane.add(micros, counted, keys, people)
     counter, entropy, user = engine.counter, engine.noise, frame.user
@@ -58,7 +58,7 @@ def released(part: Part, frame: Frame) -> pa.Table:
 
 
 def _batches(
-    lane: TickLane, schema: pa.Schema, engine: TickNumbersPlan
+    lane: ListedLane, schema: pa.Schema, engine: TickNumbersPlan
 ) -> Iterator[pa.RecordBatch]:
     for series in lane.releases():
         many = len(series.values)
