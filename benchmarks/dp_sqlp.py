@@ -31,9 +31,9 @@ from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from beam_dpcount.counters.columns import Sums, all_ticks
-from beam_dpcount.dofns.shards import SIDE_BY_SIDE
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.entropy import SystemEntropy
+from beam_dpcount.states.all_shards import SIDE_BY_SIDE
 from benchmarks.timing import peak
 
 PEOPLE, KEYS, MOST = 10_000_000, 1_000_000, 32

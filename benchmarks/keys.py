@@ -25,8 +25,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.shards import SIDE_BY_SIDE
 from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.states.all_shards import SIDE_BY_SIDE
 from benchmarks.plain import Sink, WithTime
 from benchmarks.timing import peak
 

@@ -11,15 +11,15 @@ from apache_beam.transforms.window import GlobalWindow
 from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.aggregate_shards import (
-    AggregateShardPlan,
     CountAllVectorShards,
     CountVectorShards,
 )
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan
+from beam_dpcount.dofns.shards import CountAllShards, CountShards
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.noise.entropy import Draws, Entropy
 from beam_dpcount.noise.laws import Law
+from beam_dpcount.states.all_shards import AggregateShardPlan, ShardPlan
 from beam_dpcount.states.wire import pack_batch
 from benchmarks.cells import Bag, Cell, Timer
 from tests.scripted import Script, ScriptedEntropy

@@ -13,8 +13,8 @@ from beam_dpcount.counters import columns as module
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.columns import Columns, Sums, advance, all_ticks, counted
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.dofns.shards import joined_sums
 from beam_dpcount.noise.entropy import SideBySide
+from beam_dpcount.states.all_shards import joined_sums
 from beam_dpcount.states.wire import batches_of, pack_batch
 from tests.scripted import KeyedScript
 

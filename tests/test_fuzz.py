@@ -605,6 +605,7 @@ def counts_by_tick(rows: list[dict[str, str]]) -> dict[str, float] | None:
 
 ROWS = ("--key", "key", "--timestamp", "time", *EXACT)
 CLOCK = ("--tick", "10", "--start", "0", "--horizon", "4")
+METRICS = ("--metric", "mean(n, 0, 2)", "--metric", "people", "--metric", "rate(n > 0)")
 WORDS = ("--domain", "ann", "bob", "--max-length", "2")
 COMMANDS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...], Any]] = {
     "count": (
@@ -618,6 +619,12 @@ COMMANDS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...], Any]] = {
         (*ROWS, "--metric", "sum(n, 0, 2, unit=1)", *CLOCK, "--keys", "ann", "bob"),
         ("key", "n", "time"),
         counts_by_tick,
+    ),
+    "ticks of metrics": (
+        ticks.main,
+        (*ROWS, *METRICS, *CLOCK, "--keys", "ann", "bob", "--user", "who", "--per-user", "2"),
+        ("key", "n", "who", "time"),
+        None,
     ),
     "histogram": (
         histogram.main,
@@ -640,6 +647,21 @@ COMMANDS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...], Any]] = {
 }
 
 
+def assert_lanes_agree(words: Sequence[object], place: Path, said: str) -> None:
+    """Under one secret: rows in a pipeline, as for options for Beam, and in columns."""
+    (secret := place / "secret").write_text("0123456789abcdef" * 4)
+    found = []
+    for more in ((), ("--direct_num_workers", "1")):
+        out = place / "lane.csv"
+        again = (*words, "--secret-file", secret, "--run-id", "r", "--output", out)
+        ended = command(*again, *more, main=ticks.main)
+        found.append((ended, out.read_bytes() if out.exists() else None))
+        for path in place.glob("lane.*"):
+            path.unlink()
+    secret.unlink()
+    assert found[0] == found[1], said
+
+
 @for_long
 def test_any_file_is_counted_right_or_refused_in_a_line(long: float, tmp_path: Path) -> None:
     """Which shows no cell; and then nothing is written."""
@@ -653,6 +675,8 @@ def test_any_file_is_counted_right_or_refused_in_a_line(long: float, tmp_path: P
         out = place / "out.csv"
         ended = command("--input", place / name, *words, "--output", out, main=main)
         said = f"{name} {words} {ended}"
+        if main is ticks.main:
+            assert_lanes_agree(("--input", place / name, *words), place, said)
         assert SECRET not in ended.out + ended.err, said
         if ended.status:
             assert ended.status == 2, said

@@ -20,9 +20,9 @@ import beam_dpcount as dp
 from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.columns import Sums, all_ticks
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.dofns.placement import shard_of
-from beam_dpcount.dofns.shards import CountShards, ShardPlan
+from beam_dpcount.dofns.shards import CountShards
 from beam_dpcount.dofns.ticks import SEED
+from beam_dpcount.states.all_shards import ShardPlan, shard_of
 from beam_dpcount.states.wire import pack_batch
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag, Cell, Timer

@@ -17,9 +17,10 @@ from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.columns import Columns, advance
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns import shards as dofns
-from beam_dpcount.dofns.placement import shard_of
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.noise.entropy import Draws
+from beam_dpcount.states import all_shards
+from beam_dpcount.states.all_shards import shard_of
 from beam_dpcount.states.codecs import (
     OTHER_CLOCK,
     OTHER_COUNTER,
@@ -102,7 +103,7 @@ def test_both_paths_are_the_definition(
         shown += len({release.key for release in expected})
         assert len(expected) < len(NAMES) * TICKS
         assert sorted(streamed(plan, sums)) == expected
-        monkeypatch.setattr(dofns, "SIDE_BY_SIDE", [1, 3, 1 << 13][seed])
+        monkeypatch.setattr(all_shards, "SIDE_BY_SIDE", [1, 3, 1 << 13][seed])
         assert bounded(plan, sums) == expected
     assert 0 < shown < 3 * len(NAMES)
 

@@ -17,8 +17,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 import beam_dpcount as dp
 from beam_dpcount.counters.columns import Sums
-from beam_dpcount.dofns.aggregate_shards import CountAllVectorShards
-from beam_dpcount.dofns.placement import shard_of
+from beam_dpcount.states.all_shards import AllVectorShards, shard_of
 from beam_dpcount.transforms import vectors
 from tests.aggregates import (
     AMOUNT,
@@ -420,7 +419,7 @@ def test_what_is_replayed_holds_what_is_there_and_no_more(monkeypatch: pytest.Mo
     monkeypatch.setattr(vectors.TickVectors, "_count_all_shards", plans.append)
     with pytest.raises(TypeError):  # nothing counts
         beam.Pipeline() | feed(ROWS[:1]) | aggregate(**given)
-    counting, width = CountAllVectorShards(plans[0]), plans[0].joint.width
+    counting, width = AllVectorShards(plans[0]), plans[0].joint.width
     places, ticks, coordinates = np.repeat([0, 1], 3), np.array([0, 0, 4] * 2), np.arange(6) * 7
     sums = Sums(places, ticks * width + coordinates + 1, np.arange(1, 7))
     found = list(counting._ticks_of(sums))

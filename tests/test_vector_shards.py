@@ -11,8 +11,8 @@ import pytest
 from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.shards import ShardPlan
 from beam_dpcount.noise.entropy import SystemEntropy
+from beam_dpcount.states.all_shards import ShardPlan
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.aggregates import EXACT, m
 from tests.sentences import counted

@@ -31,7 +31,7 @@ class ByColumns:
     ) -> None:
         """Has the task take over what counts."""
         self._source, self._files = source, files
-        self._lane = PartsLane(transform, _LABEL, task.options.memory)
+        self._lane = PartsLane(transform, _LABEL, task.options.memory, task.split)
         task.use(transform)
 
     def write(self, output: tables.Output) -> None:

@@ -21,8 +21,6 @@ _ONE_BY_ONE: Sequence[tuple[str, Callable[[Any], bool]]] = (
     ("--path streaming", lambda options: options.path == "streaming"),
     ("--check", lambda options: options.check),
     ("files elsewhere", lambda options: any("://" in path for path in options.input)),
-    ("--select-keys", lambda options: options.select_keys),
-    ("--separator", lambda options: options.separator is not None),
     ("people who are active", lambda options: _counts_activity(options)),
 )
 

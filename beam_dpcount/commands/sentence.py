@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -40,6 +40,7 @@ from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.plans.columns import columns_of
 from beam_dpcount.plans.losses import together_of
 from beam_dpcount.plans.sentence import Part, TickCountPlan, norms_of
+from beam_dpcount.statistics.items import keys_of, places
 from beam_dpcount.statistics.metrics import Metric, People
 from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.times import every
@@ -119,7 +120,9 @@ class Sentence(TickTask):
         by: Callable[[Any], str] = formats.person_of
         if options.separator is not None:
             self.reads = KeysOf(options.separator)
-            how, by = {"key": self.reads, "value": _value_of, "max_items": most}, _person_of
+            how |= {"key": self.reads, "max_items": most}
+            if not self.by_columns:  # there an event is what `Source` reads, without its key
+                how["value"], by = _value_of, _person_of
         people = groups.people(values, by)
         if people is not None and options.per_key is None:  # for what is said of people
             alone = all(isinstance(metric, People) for metric in self.metrics)
@@ -191,6 +194,14 @@ class Sentence(TickTask):
     def _lists_keys(self) -> bool:
         """Whether rows of other keys are left out."""
         return self.options.key is not None and self.selection is None
+
+    @property
+    def split(self) -> Callable[[str], Sequence[str]] | None:
+        reads, most = self.reads, self.options.max_items
+        if reads is None:
+            return None
+        known = places(self.keys) if self.keys else None
+        return lambda cell: keys_of(reads((cell, None)), most, known)
 
     def keys_of(self, element: Any) -> list[Any]:
         if self.reads is None:
@@ -650,14 +661,17 @@ class Sentence(TickTask):
         return found
 
 
+@dataclass(frozen=True)
 class KeysOf:
-    """The keys of a row whose cell holds several; it goes to the workers."""
+    """The keys of a row whose cell holds several; it goes to the workers.
 
-    def __init__(self, separator: str) -> None:
-        self._separator = separator
+    Replayable noise goes by its text, which is the same in every process.
+    """
+
+    separator: str
 
     def __call__(self, element: tuple[str, object]) -> list[str]:
-        return element[0].split(self._separator)
+        return element[0].split(self.separator)
 
 
 def _value_of(element: tuple[str, formats.Event]) -> object:

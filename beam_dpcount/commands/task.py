@@ -214,6 +214,11 @@ class Task(ABC):
         """
         return None
 
+    @property
+    def split(self) -> Callable[[str], Sequence[str]] | None:
+        """What gives the keys of a cell that counts under several; None: each is a key."""
+        return None
+
     def keys_of(self, element: Any) -> list[Any]:
         """(key, event) for each key of a row."""
         return [element]

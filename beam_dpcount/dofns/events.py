@@ -23,7 +23,7 @@ from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.reading import UNREADABLE, read, text_of
 from beam_dpcount.states.all_vectors import Reading
-from beam_dpcount.statistics.items import first_of, places
+from beam_dpcount.statistics.items import keys_of, places
 
 _FORMAT = 1  # of what a join keeps of a tick
 _PLACE = struct.Struct("<q")
@@ -63,23 +63,14 @@ class EventReader:
 
     def _keys(self, event: Any) -> list[str]:
         content = self.key(event) if self.key is not None else None
+        if self.most is not None:
+            return keys_of(content, self.most, self._places)
         text = text_of(content)
-        if self.most is None:
-            return [] if text is None else [text]
-        if text is not None:
-            content = [text]
-        if content is None or isinstance(content, bytes | Mapping):
-            return []
-        texts = map(text_of, first_of(content) or ())
-        keys = [text for text in dict.fromkeys(texts) if text is not None]
-        if self.listed is not None:
-            known = self._places
-            keys = sorted((key for key in keys if key in known), key=known.__getitem__)
-        return keys[: self.most]
+        return [] if text is None else [text]
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return places(self.listed or ())
+    def _places(self) -> dict[str, int] | None:
+        return None if self.listed is None else places(self.listed)
 
     def micros(self, event: object) -> int | None:
         """The time of an event, where a field has it; None if it cannot be read."""

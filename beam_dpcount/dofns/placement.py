@@ -5,14 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from zlib import crc32
 
 from beam_dpcount.noise.entropy import Entropy
-
-
-def shard_of(key: str, shards: int) -> int:
-    """The shard of a key, by a hash without a secret: Python's own differs between workers."""
-    return crc32(key.encode()) % shards
+from beam_dpcount.states.all_shards import shard_of
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,10 @@ its own tick. One event would decide how another counts.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import (
@@ -29,111 +27,22 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
-from beam_dpcount.counters.clock import LARGEST
-from beam_dpcount.counters.columns import Columns, NoiseOf, Sums, advance, all_ticks, counted
-from beam_dpcount.counters.counter import Counter
-from beam_dpcount.counters.grid import Grid
-from beam_dpcount.counters.selection import Selection
 from beam_dpcount.dofns.horizon import Horizon
-from beam_dpcount.dofns.placement import shard_of
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.ticks import SEED, TickIntake, origin_of, window_from
 from beam_dpcount.dofns.versions import VersionedDoFn
-from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.noise.entropy import Draws, Entropy, Noise
-from beam_dpcount.noise.replay import NO_ID
+from beam_dpcount.states.all_shards import AllShards, ShardPlan, shard_of
 from beam_dpcount.states.all_ticks import name_of, restart_of
 from beam_dpcount.states.codecs import ShardCodec
 from beam_dpcount.states.wire import batches_of, origin_of_batch, pack_batch, tick_of_batch
 
 GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
-SIDE_BY_SIDE = 1 << 13  # keys whose ticks are computed together: their vectors stay in the cache
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 _Key: Any = beam.DoFn.KeyParam
 _Window: Any = beam.DoFn.WindowParam
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 _placed: Any = windowed_value.create
-
-
-@dataclass(frozen=True)
-class ShardPlan:
-    """What counts which events of keys that nobody listed, and shows them.
-
-    Args:
-      selection: each key's counter, and when it is shown.
-      clock: the ticks.
-      cap: a tick's sum is clipped to +-cap, on the lattice.
-      fold: events of ticks already released count at the next one; else they do not count.
-      entropy: where the noise comes from.
-      shards: over how many keys are spread.
-      counted: what else decides which events count, for replayable noise and for states.
-      alone: on the bounded path, whether each shard is a group of its own, as for `groups_of`.
-      until, names, numbered: as for TickPlan.
-    """
-
-    selection: Selection
-    clock: Grid
-    cap: int
-    fold: bool
-    entropy: Entropy
-    shards: int
-    counted: Any = None
-    alone: bool = False
-    until: int | None = None
-    names: Sequence[str] | None = None
-    numbered: bool = False
-
-    @property
-    def counter(self) -> Counter:
-        """Of each key."""
-        return self.selection.counter
-
-    @property
-    def said(self) -> str:
-        """All but counter and clock that decides what is shown, as text."""
-        fingerprint = self.selection.fingerprint
-        return ascii((fingerprint, self.shards, self.cap, self.fold, self.counted))
-
-    def draws(self, path: str) -> Draws:
-        """The noise of the counters, another on each path; see `TickPlan.draws`."""
-        counter = self.counter
-        parameters = ascii((path, self.clock, self.said, counter.fingerprint))
-        return self.entropy.draws(counter.law, None, parameters)
-
-    def tick(
-        self, draws: Draws, window: Any, columns: Columns, digest: bytes, sums: dict[str, Any]
-    ) -> tuple[Columns, bytes, list[tuple[str, Any]]]:
-        """A shard's next tick: its columns and digest after it, and the keys that are shown.
-
-        Args:
-          draws, window: where the noise comes from.
-          columns, digest: the shard's so far.
-          sums: what the tick adds to each key, sorted by key.
-        """
-        digest = draws.follow(digest, NO_ID, self.history_of(columns.step + 1, sums))
-        columns, shown = self.advance(
-            columns, sums, lambda keys: self.noise(draws, keys, window, digest)
-        )
-        return columns, digest, shown
-
-    # What of it is of numbers; vectors have others.
-
-    def no_keys(self) -> Columns:
-        """The columns of a shard before its first tick."""
-        return Columns()
-
-    def history_of(self, step: int, sums: dict[str, Any]) -> bytes:
-        """What a tick adds to the history of a shard: all keys that it counts something of."""
-        return pack_batch({(key, step): x for key, x in sums.items()}) if sums else b""
-
-    def noise(self, draws: Draws, keys: Sequence[str], window: object, digest: bytes) -> Noise:
-        """The noise of keys, next to each other."""
-        return draws.of_keys(keys, window, digest)
-
-    def advance(self, columns: Columns, sums: Any, noise: NoiseOf) -> Any:
-        """The columns a tick later, and what is shown."""
-        return advance(self.selection, columns, sums, noise)
 
 
 class SumShards(VersionedDoFn):
@@ -312,132 +221,29 @@ class CountAllShards(VersionedDoFn):
     By window, then key, then time; never by what came first. The input is in the global window.
     """
 
+    _kind: ClassVar[Any] = AllShards
+    _release: ClassVar[Any] = Release
+
     def __init__(self, plan: ShardPlan) -> None:
         self._plan = plan
 
     def setup(self) -> None:
-        plan, clock = self._plan, self._plan.clock
-        self._draws = plan.draws("bounded")
-        most = min(clock.steps, clock.all_ended(plan.until))  # of any count
-        self._stddevs = plan.counter.stddevs(most).tolist()
-        self._horizon = Horizon(clock)
+        self._all, self._horizon = self._kind(self._plan), Horizon(self._plan.clock)
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
-        group, everything = element
+        (group, everything), clock = element, self._plan.clock
         if group == 0:
-            self._horizon.reached(self._plan.clock.all_ended(self._plan.until))
+            self._horizon.reached(clock.all_ended(self._plan.until))
         found: dict[int, list[bytes]] = defaultdict(list)
         for packed in everything:
             if packed != SEED:
                 found[origin_of_batch(packed)].append(packed)
-        replayed = self._draws.digest_size > 0  # of whatever there is, keys of few events too
-        skipped = 0 if replayed else self._plan.selection.skipped
+        windows = (GlobalWindow(),)
         for origin in sorted(found):
-            names, sums = self._joined(found.pop(origin), skipped)
-            made = self._replayed if replayed else self._all_ticks
-            yield from made(group, names, sums, origin)
-
-    def _joined(self, batches: list[bytes], skipped: int) -> tuple[list[str], Sums]:
-        return joined_sums(batches, self._plan.cap, skipped)
-
-    def _all_ticks(self, group: int, names: Any, sums: Sums, origin: int) -> Iterator[Any]:
-        plan = self._plan
-        selection, window = plan.selection, window_from(plan.clock, origin)
-        sums = counted(sums, selection.skipped)
-        there, places = np.unique(sums.places, return_inverse=True)
-        for first in range(0, len(there), SIDE_BY_SIDE):
-            last = min(first + SIDE_BY_SIDE, len(there))
-            part = slice(*np.searchsorted(places, [first, last]))
-            some = Sums(places[part] - first, sums.steps[part], sums.xs[part])
-            keys = [names[i] for i in there[first:last].tolist()]
-            noise = self._draws.of_keys(keys, window, b"")
-            found = all_ticks(selection, some, len(keys), noise, self._ended(origin))
-            for place, since, values in found:
-                yield from self._placed(keys[place], since, values.tolist(), origin, window)
-
-    def _replayed(self, group: int, names: Any, sums: Sums, origin: int) -> Iterator[Any]:
-        """The releases that CountShards makes of these sums, tick after tick, shard by shard."""
-        plan, draws = self._plan, self._draws
-        window = window_from(plan.clock, origin)
-        shards: dict[int, dict[int, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
-        for place, step, x in self._ticks_of(sums):
-            shards[shard_of(names[place], plan.shards)][step][names[place]] = x
-        series: dict[str, tuple[int, list[Any]]] = {}
-        for shard, ticks in shards.items():
-            columns, digest = plan.no_keys(), draws.begin(str(shard), window)
-            for step in range(1, self._ended(origin) + 1):
-                found = sorted(ticks.get(step, {}).items())
-                tick = {key: self._addition(kept) for key, kept in found}
-                columns, digest, shown = plan.tick(draws, window, columns, digest, tick)
-                for key, value in shown:
-                    series.setdefault(key, (step, []))[1].append(self._value_of(value))
-        for key, (since, values) in sorted(series.items()):
-            yield from self._placed(key, since, values, origin, window)
-
-    def _ended(self, origin: int) -> int:
-        """How many ticks of a count are released."""
-        return self._plan.clock.ended(origin, self._plan.until)
-
-    def _ticks_of(self, sums: Sums) -> Iterator[tuple[int, int, Any]]:
-        """The place of a key, a tick, and what is kept of what it adds, for all of them."""
-        return zip(*(array.tolist() for array in sums), strict=True)
-
-    def _addition(self, kept: Any) -> Any:
-        """What a tick adds to a key, of what was kept of it."""
-        return kept
-
-    def _value_of(self, shown: Any) -> Any:
-        """The value of a key that `ShardPlan.tick` shows."""
-        return shown
-
-    def _placed(self, key: str, since: int, values: Any, origin: int, window: Any) -> Iterator[Any]:
-        last, windows = window.max_timestamp().micros, (GlobalWindow(),)
-        for made in self._made(key, since, values, origin):
-            micros = made.timestamp
-            yield _placed(made, micros if micros < last else last, windows)
-
-    def _made(self, key: str, since: int, values: Any, origin: int) -> Iterator[Any]:
-        """The releases of a key from a tick on."""
-        clock, stddevs = self._plan.clock, self._stddevs
-        passed, name = clock.passed_at(origin), name_of(self._plan)
-        restart = restart_of(self._plan, passed + 1)
-        for step, value in enumerate(values, start=since):
-            micros = clock.end(origin, step)
-            yield Release(key, passed + step, micros, value, stddevs[step - 1], name, restart)
-
-
-def joined_sums(batches: Iterable[bytes], cap: int, skipped: int = 0) -> tuple[list[str], Sums]:
-    """The keys of batches, sorted, and their sums, each tick's clipped to +-cap.
-
-    Keys whose sums, none of them negative, do not exceed `skipped` are left out; or some of them.
-    """
-    known: dict[str, int] = {}
-    columns: list[tuple[IntArray, IntArray, IntArray]] = []
-    for batch in batches:
-        for keys, steps, xs in batches_of(batch):
-            found = [known.setdefault(key, len(known)) for key in keys]
-            columns.append((np.array(found, dtype=np.int64), steps, xs))
-    places, steps, xs = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    if skipped:  # most keys of a long tail: they are not even sorted
-        totals = np.bincount(places, xs)  # floats, a little off where they are very large
-        much = totals >= (skipped + 1) * (1 - 1e-9)
-        names = sorted(name for name, is_much in zip(known, much.tolist(), strict=True) if is_much)
-        there = much[places]
-        places, steps, xs = places[there], steps[there], xs[there]
-    else:
-        names = sorted(known)
-    ranks = np.zeros(len(known), dtype=np.int64)
-    ranks[[known[name] for name in names]] = np.arange(len(names))
-    places = ranks[places]
-    order = np.lexsort((steps, places))
-    places, steps, xs = places[order], steps[order], xs[order]
-    is_first = np.ones(len(places), dtype=np.bool_)
-    is_first[1:] = (places[1:] != places[:-1]) | (steps[1:] != steps[:-1])
-    starts = np.flatnonzero(is_first)
-    if len(xs) * int(np.abs(xs).max(initial=0)) <= LARGEST:
-        sums = np.add.reduceat(xs, starts)
-    else:  # beyond 64 bits
-        ends = [*starts[1:].tolist(), len(xs)]
-        exact = [sum(xs[a:b].tolist()) for a, b in zip(starts.tolist(), ends, strict=True)]
-        sums = np.array([min(max(x, -cap), cap) for x in exact], dtype=np.int64)
-    return names, Sums(places[starts], steps[starts], np.clip(sums, -cap, cap))
+            names, sums = self._all.joined(found.pop(origin))
+            window = window_from(clock, origin)
+            last = window.max_timestamp().micros
+            for row in self._all.rows(names, sums, origin, window):
+                made = self._release(*row)
+                micros = made.timestamp
+                yield _placed(made, micros if micros < last else last, windows)

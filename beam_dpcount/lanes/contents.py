@@ -69,11 +69,14 @@ class Contents(ABC):
 
     @abstractmethod
     def ties(self, columns: Sequence[IntArray]) -> list[npt.NDArray[Any]]:
-        """By what events of one person, time and key are taken: as `np.lexsort` has its keys."""
+        """By what events of one person and time are taken, as parcels of a pipeline sort.
 
-    @abstractmethod
-    def ranks(self, keys: Sequence[str]) -> IntArray:
-        """In which order events of one person and time are taken, by their keys."""
+        What they count, as `np.lexsort` has its keys; between the two of `ranks`.
+        """
+
+    def ranks(self, keys: Sequence[str], listed: bool) -> tuple[IntArray, IntArray]:
+        """The same of each key: what sorts last, and what sorts first."""
+        return np.zeros(len(keys), dtype=np.int64), _ranks_of([*map(_with_length, keys)])
 
 
 def contents_of(part: Part) -> Contents:
@@ -112,8 +115,11 @@ class Numbers(Contents):
     def ties(self, columns: Sequence[IntArray]) -> list[npt.NDArray[Any]]:
         return [columns[0].view(np.uint64)]  # as parcels sort: numbers below 0 come last
 
-    def ranks(self, keys: Sequence[str]) -> IntArray:
-        return np.arange(len(keys))
+    def ranks(self, keys: Sequence[str], listed: bool) -> tuple[IntArray, IntArray]:
+        if listed:
+            return np.zeros(len(keys), dtype=np.int64), np.arange(len(keys))
+        names = [key.encode() for key in keys]
+        return _ranks_of(names), np.array([*map(len, names)], dtype=np.int64)
 
 
 class Vectors(Contents):
@@ -175,12 +181,17 @@ class Vectors(Contents):
             found += [amounts[:, item], places[:, item]]
         return found
 
-    def ranks(self, keys: Sequence[str]) -> IntArray:
-        names = [key.encode("utf-8", "surrogatepass") for key in keys]
-        order = sorted(range(len(names)), key=lambda place: (len(names[place]), names[place]))
-        ranks = np.empty(len(names), dtype=np.int64)
-        ranks[order] = np.arange(len(names))
-        return ranks
+
+def _with_length(key: str) -> tuple[int, bytes]:
+    name = key.encode("utf-8", "surrogatepass")
+    return len(name), name
+
+
+def _ranks_of(names: Sequence[Any]) -> IntArray:
+    """The place of each among all of them, sorted."""
+    ranks = np.empty(len(names), dtype=np.int64)
+    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return ranks
 
 
 class Coder(ABC):

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_dpcount.lanes.contents import Contents, contents_of
+from beam_dpcount.lanes.keys import KeysLane
 from beam_dpcount.lanes.spill import MEMORY
-from beam_dpcount.lanes.ticks import Columns, Series, TickLane
+from beam_dpcount.lanes.ticks import Columns, ListedLane, Row, Series, TickLane
 from beam_dpcount.plans.sentence import Part, TickCountPlan
 from beam_dpcount.states.all_vectors import AggregatePlan, Reading, TickRow
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint
 
 T = TypeVar("T")
-
-
-class Row(NamedTuple):
-    """What is released of one number at a tick: as a Release, without Beam's coder."""
-
-    key: str
-    step: int
-    timestamp: int
-    value: float
-    stddev: float
-    restart: int | None
 
 
 class PartsLane:
@@ -39,20 +31,28 @@ class PartsLane:
       count: what is counted.
       label: that of the transform which would count it in a pipeline: noise goes by it.
       memory: as for TickLane, of all parts.
+      split: gives the keys of a cell that has several; None: a cell is a key.
 
     Attributes:
       contents: what makes columns of what events count.
     """
 
-    def __init__(self, count: TickCountPlan, label: str, memory: int = MEMORY) -> None:
-        self._count, parts = count, count._parts
+    def __init__(
+        self,
+        count: TickCountPlan,
+        label: str,
+        memory: int = MEMORY,
+        split: Callable[[str], Sequence[str]] | None = None,
+    ) -> None:
+        self._count, self._split, parts = count, split, count._parts
         known: dict[tuple[Metric, ...], Contents] = {}  # views of the same metrics read alike
-        lanes = []
+        lanes = list[TickLane]()
         for part in parts:
             contents = known.setdefault(part.metrics, contents_of(part))
             name = "TickCount" if len(parts) == 1 else f"Part {part.label}"
             share = max(memory // len(parts), 1)
-            lanes.append(TickLane(part.engine, contents, f"{label}/{name}", share))
+            kind = ListedLane if part.engine.selection is None else KeysLane
+            lanes.append(kind(part.engine, contents, f"{label}/{name}", share))
         self.contents = [*known.values()]
         self._lanes = [
             (part, lane, [*known].index(part.metrics))
@@ -61,6 +61,8 @@ class PartsLane:
 
     def add(self, columns: Columns) -> None:
         """Takes events."""
+        if self._split is not None:
+            columns = _under_each_key(columns, self._split)
         micros, contents, keys, people = columns
         for _, lane, place in self._lanes:
             lane.add(micros, contents[place], keys, people)
@@ -69,24 +71,24 @@ class PartsLane:
         """All releases, by key in the public order, then by time."""
         (_, only, _), *more = self._lanes
         if not more:
-            for series in only.releases():
-                yield from _rows(only, series)
+            yield from only.rows()
             return
-        known = [self._by_step(part, lane) for part, lane, _ in self._lanes]
+        listed = [(part, lane) for part, lane, _ in self._lanes if isinstance(lane, ListedLane)]
+        known = [self._by_step(part, lane) for part, lane in listed]
         for of_key in zip(*known, strict=True):
             for step in sorted(of_key[0][1]):
                 yield self._joined(of_key[0][0], step, [steps[step] for _, steps in of_key])
 
-    def _by_step(self, part: Part, lane: TickLane) -> Iterator[tuple[str, dict[int, TickRow]]]:
+    def _by_step(self, part: Part, lane: ListedLane) -> Iterator[tuple[str, dict[int, TickRow]]]:
         """The rows of each key, by tick; counts that start anew may go on beyond the clock."""
         ticks = self._count.grid.ticks
         for key, some in groupby(lane.releases(), attrgetter("key")):
             rows = (row for series in some for row in self._of_part(part, lane, series))
             yield key, {row.step: row for row in rows if row.step <= ticks}
 
-    def _of_part(self, part: Part, lane: TickLane, series: Series) -> Iterator[TickRow]:
+    def _of_part(self, part: Part, lane: ListedLane, series: Series) -> Iterator[TickRow]:
         if isinstance(lane.plan, AggregatePlan):
-            yield from _said(lane.plan.reading, series)
+            yield from series.rows(lane.plan.reading)
             return
         counter, level = part.engine.counter, self._count.confidence
         reading = Reading(counter, Joint(part.metrics), level, self._count.grid)
@@ -112,22 +114,27 @@ class PartsLane:
         return TickRow(*(key, step, start, end, number, names), values, stddevs, lows, highs, notes)
 
 
+def _under_each_key(columns: Columns, split: Callable[[str], Sequence[str]]) -> Columns:
+    """Events whose cells hold several keys, once under each of them."""
+    micros, contents, cells, people = columns
+    encoded = pa.array([], pa.string()) if cells is None else cells
+    encoded = encoded.dictionary_encode()
+    keys = [[*split(cell)] for cell in encoded.dictionary.to_pylist()] + [[]]  # of a null: none
+    many = np.array([len(some) for some in keys], dtype=np.int64)
+    codes = pc.fill_null(encoded.indices, len(keys) - 1).to_numpy().astype(np.int64)
+    rows = np.repeat(np.arange(len(codes)), many[codes])
+    first = np.cumsum(many) - many  # of each cell, among all keys
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(many[codes]) - many[codes], many[codes])
+    names = pa.array([key for some in keys for key in some], pa.string())
+    return Columns(
+        micros[rows],
+        [[column[rows] for column in each] for each in contents],
+        names.take(pa.array(first[codes[rows]] + within)),
+        None if people is None else people.take(pa.array(rows)),
+    )
+
+
 def _together(names: Sequence[str], of: Sequence[Mapping[str, T]]) -> dict[str, T]:
     """The columns of all parts, in the order of these names."""
     found = {name: value for each in of for name, value in each.items()}
     return {name: found[name] for name in names}
-
-
-def _rows(lane: TickLane, series: Series) -> Iterator[Row | TickRow]:
-    if isinstance(lane.plan, AggregatePlan):
-        yield from _said(lane.plan.reading, series)
-        return
-    numbers = zip(series.steps, series.ends, series.values, series.stddevs, strict=True)
-    for step, end, value, stddev in numbers:
-        yield Row(series.key, step, end, value, stddev, series.restart)
-
-
-def _said(reading: Reading, series: Series) -> Iterator[TickRow]:
-    """What vectors say."""
-    stddevs = np.array(series.stddevs)
-    return reading.rows(series.key, series.steps[0], series.values, stddevs, 0)

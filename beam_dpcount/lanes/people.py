@@ -19,16 +19,16 @@ def counted_rows(
 ) -> IntArray:
     """The numbers of the rows that count, as `Bound.take` lets them through by time.
 
-    Rows of one time are taken as their parcels sort: by key, and then by what they count.
+    Rows of one time are taken as their parcels sort.
 
     Args:
       bound: the rule.
       people: whose the rows are, as codes from 0.
       micros: their times.
-      names: their keys, as codes from 0 that sort as keys do.
-      ties: by what some rows of one time and key are sorted, as `np.lexsort` has its keys.
+      names: their keys, as codes from 0.
+      ties: by what some rows of one time are sorted, as `np.lexsort` has its keys.
     """
-    order = _by_person_and_time(people, micros, names, ties)
+    order = _by_person_and_time(people, micros, ties)
     people, names = people[order], names[order]
     if bound.gap:
         return order[_greedy(bound, people, micros[order], names)]
@@ -39,16 +39,14 @@ def counted_rows(
     return order[_ranks(people) < bound.events]
 
 
-def _by_person_and_time(
-    people: IntArray, micros: IntArray, names: IntArray, ties: Ties
-) -> IntArray:
+def _by_person_and_time(people: IntArray, micros: IntArray, ties: Ties) -> IntArray:
     """The rows by person, then time, then contents."""
     if not len(people):
         return np.zeros(0, dtype=np.int64)
     first = int(micros.min())
     span = int(micros.max()) - first + 1
     if (int(people.max()) + 1) * span >= 1 << 63:
-        return np.lexsort((*ties(np.arange(len(people))), names, micros, people))
+        return np.lexsort((*ties(np.arange(len(people))), micros, people))
     both = people * span + (micros - first)  # one column sorts in a quarter of the time
     order = np.argsort(both)
     both = both[order]
@@ -59,7 +57,7 @@ def _by_person_and_time(
     tied[1:] |= same
     tied[:-1] |= same
     some = order[tied]
-    order[tied] = some[np.lexsort((*ties(some), names[some], both[tied]))]
+    order[tied] = some[np.lexsort((*ties(some), both[tied]))]
     return order
 
 

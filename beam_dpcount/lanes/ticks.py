@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_dpcount.counters.people import Bound
+from beam_dpcount.lanes.cells import BoolArray
 from beam_dpcount.lanes.contents import Contents
 from beam_dpcount.lanes.people import counted_rows, firsts_of
 from beam_dpcount.lanes.spill import MEMORY, Waiting
@@ -19,7 +21,7 @@ from beam_dpcount.lanes.windows import window_from
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.plans.ticks import TickNumbersPlan
 from beam_dpcount.states.all_ticks import restart_of, values_of
-from beam_dpcount.states.all_vectors import AggregatePlan, vectors_of
+from beam_dpcount.states.all_vectors import AggregatePlan, Reading, TickRow, vectors_of
 
 
 class Columns(NamedTuple):
@@ -56,8 +58,24 @@ class Series(NamedTuple):
     stddevs: list[float]
     restart: int | None
 
+    def rows(self, reading: Reading) -> Iterator[TickRow]:
+        """What vectors say."""
+        stddevs = np.array(self.stddevs)
+        return reading.rows(self.key, self.steps[0], self.values, stddevs, 0)
 
-class TickLane:
+
+class Row(NamedTuple):
+    """What is released of one number at a tick: as a Release, without Beam's coder."""
+
+    key: str
+    step: int
+    timestamp: int
+    value: float
+    stddev: float
+    restart: int | None
+
+
+class TickLane(ABC):
     """Counts columns in any order, and then releases all ticks that have ended.
 
     Args:
@@ -67,6 +85,8 @@ class TickLane:
       memory: about how many bytes rows of people may take before they go to disk.
     """
 
+    plan: Any  # of the count
+
     def __init__(
         self, count: TickNumbersPlan, contents: Contents, label: str, memory: int = MEMORY
     ) -> None:
@@ -75,12 +95,8 @@ class TickLane:
         self._contents, self._bound, clock = contents, count.bound, plan.clock
         self._ended = clock.all_ended(plan.until)
         self._ticks = max(self._ended, 1)  # a clock without an end has many more
-        self._known = pa.array(plan.keys, pa.string())
-        self._other = -1 if count.other is None else [*plan.keys].index(count.other)
         self._restarts = None if count.restarts is None else self._passed()
-        self._periods = count.periods
-        self._totals = Totals(len(plan.keys) * self._ticks * contents.width)
-        self._waiting = Waiting(memory)
+        self._periods, self._waiting = count.periods, Waiting(memory)
 
     def _passed(self) -> IntArray:
         """How many ticks there are before each count of the clock that has begun."""
@@ -120,6 +136,89 @@ class TickLane:
             columns |= {str(at): column.astype(kind) for at, (column, kind) in enumerate(kinds)}
             self._waiting.add(pa.RecordBatch.from_pydict(columns))
 
+    @abstractmethod
+    def _places(self, keys: pa.Array | None, rows: int) -> IntArray:
+        """The places of keys; -1: the key does not count."""
+
+    @property
+    @abstractmethod
+    def _keys(self) -> Sequence[str]:
+        """The keys, by their places."""
+
+    _is_listed = True  # whether the keys were listed
+
+    @abstractmethod
+    def rows(self) -> Iterator[Row | TickRow]:
+        """All releases, by key, then by time."""
+
+    def _count_all(self) -> None:
+        """Counts people, once all of their rows are there."""
+        if self._bound is None:
+            return
+        ranks = self._contents.ranks(self._keys, self._is_listed)
+        for group in self._waiting.groups():
+            self._count_people(self._bound, group, ranks)
+
+    @abstractmethod
+    def _add(
+        self,
+        places: IntArray,
+        steps: IntArray,
+        contents: Sequence[IntArray],
+        firsts: BoolArray | None = None,
+    ) -> None:
+        """Adds what counts; `firsts`: which events are the first of their person under a key."""
+
+    def _cells(self, places: IntArray, steps: IntArray) -> IntArray:
+        """The first cell of events, of those of all keys, ticks and sums."""
+        return np.asarray(
+            (places * self._ticks + (steps - 1)) * self._contents.width, dtype=np.int64
+        )
+
+    def _count_people(
+        self, bound: Bound, group: pa.Table, ranks: tuple[IntArray, IntArray]
+    ) -> None:
+        """Adds what counts of the rows of some people."""
+        people = group["person"].dictionary_encode()
+        codes = np.concatenate([chunk.indices.to_numpy() for chunk in people.chunks])
+        micros, places, *contents = (
+            group[name].to_numpy().astype(np.int64, copy=False) for name in group.column_names[1:]
+        )
+        del group, people
+        steps, names, (last, first) = self.plan.clock.ticks_of(micros), places, ranks
+        if self._restarts is not None:  # each count of a key is another key
+            counts = np.searchsorted(self._restarts, steps - 1, side="right") - 1
+            names = counts * len(self._keys) + names
+        codes = codes.astype(np.int64)
+        if self._periods is not None:  # in each a person is bounded apart
+            codes = codes * len(self._periods) + self._periods.starts.ranks(micros) - 1
+
+        def ties(some: IntArray) -> list[npt.NDArray[Any]]:
+            counted = self._contents.ties([column[some] for column in contents])
+            return [last[places[some]], *counted, first[places[some]]]
+
+        rows = counted_rows(bound, codes, micros, names, ties)
+        firsts = firsts_of(codes[rows], names[rows]) if self._contents.asks_first else None
+        self._add(places[rows], steps[rows], [column[rows] for column in contents], firsts)
+
+
+class ListedLane(TickLane):
+    """Of listed keys."""
+
+    def __init__(
+        self, count: TickNumbersPlan, contents: Contents, label: str, memory: int = MEMORY
+    ) -> None:
+        super().__init__(count, contents, label, memory)
+        keys = self.plan.keys
+        self._known = pa.array(keys, pa.string())
+        self._other = -1 if count.other is None else [*keys].index(count.other)
+        self._totals = Totals(len(keys) * self._ticks * contents.width)
+
+    @property
+    def _keys(self) -> Sequence[str]:
+        keys: Sequence[str] = self.plan.keys
+        return keys
+
     def _places(self, keys: pa.Array | None, rows: int) -> IntArray:
         """The places of keys among those listed; -1: the key does not count."""
         if keys is None:
@@ -134,18 +233,24 @@ class TickLane:
         places: IntArray,
         steps: IntArray,
         contents: Sequence[IntArray],
-        firsts: npt.NDArray[np.bool_] | None = None,
+        firsts: BoolArray | None = None,
     ) -> None:
-        """Adds what counts; `firsts`: which events are the first of their person under a key."""
-        cells = (places * self._ticks + (steps - 1)) * self._contents.width
+        cells = self._cells(places, steps)
         for coordinates, xs in self._contents.items(contents, firsts):
             self._totals.add(cells + coordinates, xs)
 
+    def rows(self) -> Iterator[Row | TickRow]:
+        for series in self.releases():
+            if isinstance(self.plan, AggregatePlan):
+                yield from series.rows(self.plan.reading)
+                continue
+            numbers = zip(series.steps, series.ends, series.values, series.stddevs, strict=True)
+            for step, end, value, stddev in numbers:
+                yield Row(series.key, step, end, value, stddev, series.restart)
+
     def releases(self) -> Iterator[Series]:
         """All releases, by key in the public order, then by time."""
-        if self._bound is not None:
-            for group in self._waiting.groups():
-                self._count_people(self._bound, group)
+        self._count_all()
         plan, clock = self.plan, self.plan.clock
         draws = plan.draws("bounded")
         stddevs = plan.counter.stddevs(min(clock.steps, self._ended)).tolist()
@@ -170,39 +275,13 @@ class TickLane:
             return vectors_of(plan.counter, draws, key, window, xs)
         return values_of(plan.counter, draws, key, window, np.clip(sums, -plan.cap, plan.cap))
 
-    def _count_people(self, bound: Bound, group: pa.Table) -> None:
-        """Adds what counts of the rows of some people."""
-        people = group["person"].dictionary_encode()
-        codes = np.concatenate([chunk.indices.to_numpy() for chunk in people.chunks])
-        micros, places, *contents = (
-            group[name].to_numpy().astype(np.int64, copy=False) for name in group.column_names[1:]
-        )
-        del group, people
-        steps, names = (
-            self.plan.clock.ticks_of(micros),
-            self._contents.ranks(self.plan.keys)[places],
-        )
-        if self._restarts is not None:  # each count of a key is another key
-            counts = np.searchsorted(self._restarts, steps - 1, side="right") - 1
-            names = counts * len(self.plan.keys) + names
-        codes = codes.astype(np.int64)
-        if self._periods is not None:  # in each a person is bounded apart
-            codes = codes * len(self._periods) + self._periods.starts.ranks(micros) - 1
 
-        def ties(some: IntArray) -> list[npt.NDArray[Any]]:
-            return self._contents.ties([column[some] for column in contents])
-
-        rows = counted_rows(bound, codes, micros, names, ties)
-        firsts = firsts_of(codes[rows], names[rows]) if self._contents.asks_first else None
-        self._add(places[rows], steps[rows], [column[rows] for column in contents], firsts)
-
-
-def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
+def _valid(array: pa.Array) -> BoolArray:
     valid: Any = pc.is_valid(array).to_numpy(zero_copy_only=False)
     return np.asarray(valid, dtype=np.bool_)
 
 
-def _named(people: pa.Array) -> npt.NDArray[np.bool_]:
+def _named(people: pa.Array) -> BoolArray:
     """Which rows are somebody's."""
     named = pc.fill_null(pc.greater(pc.binary_length(people), 0), False)
     return np.asarray(named.to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -43,6 +43,7 @@ from beam_dpcount.plans.counting import CountingPlan, describe_people, refuse_ea
 from beam_dpcount.plans.inside import Inside
 from beam_dpcount.plans.losses import epsilon_of, together_of
 from beam_dpcount.reading import UNREADABLE, read
+from beam_dpcount.states.all_shards import ShardPlan
 from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.statistics.numbers import Numbers
 
@@ -422,8 +423,8 @@ class TickNumbersPlan(CountingPlan):
             "numbered": self.inside.numbered,
         }
 
-    def on_bounded_input(self, label: str) -> TickPlan:
-        """What counts all ticks of listed keys at once, in the global window.
+    def on_bounded_input(self, label: str) -> TickPlan | ShardPlan:
+        """What counts all ticks of all keys at once, in the global window.
 
         Args:
           label: of the transform, by which noise goes.
@@ -432,8 +433,20 @@ class TickNumbersPlan(CountingPlan):
         if self._entropy.is_replayable:
             refuse_early_draws(counter.mechanism, replayable=True)
         how = self.how(counter, self._entropy.named(label), self.bound)
-        until = self._until_on(False, clock)
-        return self._plan_of(counter, clock, self._listed, **how, until=until)
+        how["until"] = self._until_on(False, clock)
+        selection = self._selecting(counter)
+        if selection is not None:
+            return self._shard_plan_of(selection, clock, **how)
+        return self._plan_of(counter, clock, self._listed, **how)
+
+    @property
+    def _shards(self) -> int:
+        """Over how many shards keys that nobody listed are spread."""
+        return 1 if self._select is None else self._select.shards
+
+    def _shard_plan_of(self, selection: Selection, clock: Grid, **how: Any) -> ShardPlan:
+        """The same of keys that nobody listed."""
+        return ShardPlan(selection, clock, shards=self._shards, **how)
 
     def _plan_of(self, counter: Any, *args: Any, **how: Any) -> TickPlan:
         """What counts, as workers know it."""

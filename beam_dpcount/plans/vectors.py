@@ -21,6 +21,7 @@ from beam_dpcount.counters.selection import JointSelection, Selection, SelectKey
 from beam_dpcount.noise.laws import ScaleError
 from beam_dpcount.plans.expected import Expected, check_events, expected_of
 from beam_dpcount.plans.ticks import TickNumbersPlan
+from beam_dpcount.states.all_shards import AggregateShardPlan
 from beam_dpcount.states.all_vectors import AggregatePlan, Reading
 from beam_dpcount.statistics.items import MOST_STATE
 from beam_dpcount.statistics.metrics import Metric
@@ -141,6 +142,10 @@ class TickVectorsPlan(TickNumbersPlan):
     def _plan_of(self, counter: Any, *args: Any, **how: Any) -> AggregatePlan:
         given: dict[str, Any] = {**how, **self._vectors(counter)}
         return AggregatePlan(counter, *args, **given)
+
+    def _shard_plan_of(self, selection: Any, clock: Grid, **how: Any) -> AggregateShardPlan:
+        given: dict[str, Any] = {**how, **self._vectors(selection.counter)}
+        return AggregateShardPlan(selection, clock, shards=self._shards, **given)
 
     def _describe(self) -> dict[str, str]:
         said = super()._describe()

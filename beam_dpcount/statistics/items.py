@@ -17,6 +17,7 @@ import numpy as np
 
 from beam_dpcount.checks import ParameterError, check_flag, check_texts, check_whole
 from beam_dpcount.counters.change import ItemsChange
+from beam_dpcount.reading import text_of
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 
 # The numbers in a key's state that a stream may still rewrite at every element.
@@ -58,6 +59,24 @@ def first_of(items: Iterable[Any]) -> list[Any] | None:
     """The items of one value; None if there are too many to read."""
     several = list(islice(items, MOST_READ + 1))
     return None if len(several) > MOST_READ else several
+
+
+def keys_of(content: Any, most: int, known: Mapping[str, int] | None) -> list[str]:
+    """The keys of one event, of a key or a collection of them: at most so many distinct texts.
+
+    Args:
+      known: `places` of all keys: the first in their order; None: as they come.
+    """
+    text = text_of(content)
+    if text is not None:
+        content = [text]
+    if content is None or isinstance(content, bytes | Mapping):
+        return []
+    texts = map(text_of, first_of(content) or ())
+    keys = [text for text in dict.fromkeys(texts) if text is not None]
+    if known is not None:
+        keys = sorted((key for key in keys if key in known), key=known.__getitem__)
+    return keys[:most]
 
 
 def read_items(

@@ -12,7 +12,7 @@ from beam_dpcount.budget.ledger import claim
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.lanes.contents import contents_of
 from beam_dpcount.lanes.frames import Frame
-from beam_dpcount.lanes.ticks import TickLane
+from beam_dpcount.lanes.ticks import ListedLane
 from beam_dpcount.plans.sentence import Part
 from beam_dpcount.plans.ticks import TickNumbersPlan
 
@@ -23,7 +23,7 @@ ANEW = "noise is new in each run: to run this again is a second release, which c
 _TIME = pa.timestamp("us", "UTC")
 
 
-def read_frame(part: Part, frame: Frame) -> TickLane:
+def read_frame(part: Part, frame: Frame) -> ListedLane:
     """The rows of a frame, counted.
 
     Args:
@@ -34,13 +34,13 @@ def read_frame(part: Part, frame: Frame) -> TickLane:
       ParameterError: the frame cannot be read. Then nothing is spent.
     """
     contents = contents_of(part)
-    lane = TickLane(part.engine, contents, LABEL)
+    lane = ListedLane(part.engine, contents, LABEL)
     for micros, (counted,), keys, people in frame.columns([contents]):
         lane.add(micros, counted, keys, people)
     return lane
 
 
-def released(lane: TickLane, name: str) -> pa.Table:
+def released(lane: ListedLane, name: str) -> pa.Table:
     """The releases of what was counted; the budget is spent.
 
     Args:
@@ -65,7 +65,7 @@ def released(lane: TickLane, name: str) -> pa.Table:
 
 
 def _batches(
-    lane: TickLane, schema: pa.Schema, engine: TickNumbersPlan
+    lane: ListedLane, schema: pa.Schema, engine: TickNumbersPlan
 ) -> Iterator[pa.RecordBatch]:
     for series in lane.releases():
         many = len(series.values)

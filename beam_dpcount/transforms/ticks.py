@@ -19,7 +19,7 @@ from beam_dpcount.dofns.intake import Intake, has_str_key
 from beam_dpcount.dofns.parcels import ReadyTicks, TextParcels, TickParcels
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_VALUES, RowElementError, is_row_type
-from beam_dpcount.dofns.shards import CountAllShards, CountShards, ShardPlan, SumShards
+from beam_dpcount.dofns.shards import CountAllShards, CountShards, SumShards
 from beam_dpcount.dofns.ticks import (
     SEED,
     CountAllTicks,
@@ -35,6 +35,7 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.dofns.users import BoundShards
 from beam_dpcount.dofns.windows import windows_of, windows_of_ticks
 from beam_dpcount.plans.ticks import TickNumbersPlan
+from beam_dpcount.states.all_shards import ShardPlan
 from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.transforms.bounding import bounded_events
 from beam_dpcount.transforms.checking import RowCheck, examine_person
@@ -159,7 +160,7 @@ class TickNumbers(TickNumbersPlan, Counting):
         how = self.how(counter, entropy, bound)
         how |= {"alone": spreads_groups(events.pipeline), "until": until}
         if selection is not None and self._select is not None:
-            shards = self._shard_plan(selection, clock, shards=self._select.shards, **how)
+            shards = self._shard_plan_of(selection, clock, **how)
             select = self._select_each if streaming else self._select_all
             releases = select(events, intake, shards)
         else:
@@ -191,7 +192,6 @@ class TickNumbers(TickNumbersPlan, Counting):
 
     _bound_shards: ClassVar[Any] = BoundShards
     _ready: ClassVar[Any] = ReadyTicks
-    _shard_plan: ClassVar[Any] = ShardPlan
     _read_ticks: ClassVar[Any] = ReadTicks
     _count_each: ClassVar[Any] = CountEachTick
     _sum_ticks: ClassVar[Any] = SumTicks

@@ -10,7 +10,6 @@ from apache_beam.pvalue import PCollection
 
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.dofns.aggregate_shards import (
-    AggregateShardPlan,
     CountAllVectorShards,
     CountVectorShards,
     SumVectorShards,
@@ -78,10 +77,6 @@ class TickVectors(TickVectorsPlan, TickNumbers):
 
     def parcels(self, events: PCollection[object]) -> VectorParcels:
         return VectorParcels(self._whole_intake(events), self.joint.first, self._restarts)
-
-    def _shard_plan(self, selection: Any, *args: Any, **how: Any) -> AggregateShardPlan:
-        given: dict[str, Any] = {**how, **self._vectors(selection.counter)}
-        return AggregateShardPlan(selection, *args, **given)
 
     def _read_ticks(self, intake: TickIntake) -> ReadVectors:
         return ReadVectors(intake, self.joint.width)

@@ -16,12 +16,12 @@ from beam_dpcount.counters.columns import Columns, advance
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.intake import Excess
-from beam_dpcount.dofns.placement import shard_of
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountShards
 from beam_dpcount.dofns.ticks import CountEachTick, window_from
 from beam_dpcount.dofns.users import BoundArriving
 from beam_dpcount.noise.replay import NO_ID
+from beam_dpcount.states.all_shards import shard_of
 from beam_dpcount.states.wire import PAIR, packer
 
 
