@@ -87,11 +87,13 @@ def machine(path: Path) -> Log:
 
 MADE = {"demo": demo, "messages": messages, "machine": machine}
 each_question = pytest.mark.parametrize("name", NAMES)
-each_log = pytest.mark.parametrize(
-    "log",
-    ["demo", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("messages", "machine"))],
-    indirect=True,
-)
+
+
+def each_log(messages: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """All logs, the largest with a mark."""
+    machine = pytest.param("machine", marks=pytest.mark.exhaustive)
+    largest = pytest.param("messages", marks=messages)
+    return pytest.mark.parametrize("log", ["demo", machine, largest], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +125,7 @@ def commanded(log: Log, out: Path, *words: object, **budget: float) -> list[dict
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
-@each_log
+@each_log(pytest.mark.exhaustive)
 @each_question
 def test_a_command_answers(name: str, log: Log, tmp_path: Path) -> None:
     question = questions(log)[name]
@@ -136,7 +138,7 @@ def test_a_command_answers(name: str, log: Log, tmp_path: Path) -> None:
 
 
 @pytest.mark.pipeline
-@each_log
+@each_log(pytest.mark.audit)
 @each_question
 def test_a_step_of_yaml_answers(name: str, log: Log) -> None:
     pytest.importorskip("docstring_parser")  # of the extra yaml

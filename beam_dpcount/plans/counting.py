@@ -110,15 +110,16 @@ class CountingPlan(Plan):
         """Whether each person's elements are bounded here."""
         return self.users is not None and not self.users.asserted
 
-    def spender(self, counter: Any, entropy: Entropy) -> CounterSpender:
+    def spender(self, counter: Any, applied: str) -> CounterSpender:
         """What spends the budget, for a ledger and its account.
 
         Args:
           counter: the one in use.
-          entropy: where its noise comes from, named for the place where it is applied.
+          applied: the label of the place where it is applied, by which noise goes.
         """
         by = None if self.users is None else self.users.by
         user = by if isinstance(by, str) else None
+        entropy = self._entropy.named(applied)
         how = entropy, self._at_clock, user, configuration(self), self._losses(counter)
         return CounterSpender(counter, *how)
 

@@ -42,12 +42,11 @@ class Counting(CountingPlan, Described):
         if streaming or replayable:
             refuse_early_draws(counter.mechanism, replayable)
         applied = elements.pipeline.transforms_stack[-1].full_label
-        entropy = self._entropy.named(applied)
-        spender = self.spender(counter, entropy)
+        spender = self.spender(counter, applied)
         # The last of the checks.
         claim(self.budget, by=applied, spender=spender, keys_delta=self._keys_delta)
         if streaming in self._instead:
             _LOGGER.warning("%s: %s", applied, self._instead[streaming])
         object.__setattr__(self, "counter", counter)  # to others it is fixed
         self._show_applied(elements.pipeline)
-        return entropy
+        return spender.entropy

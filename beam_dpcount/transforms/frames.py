@@ -49,7 +49,7 @@ def released(lane: ListedLane, name: str) -> pa.Table:
     """
     engine = lane.count
     entropy = engine.noise
-    claim(engine.budget, by="over", spender=engine.spender(engine.counter, entropy.named(LABEL)))
+    claim(engine.budget, by="over", spender=engine.spender(engine.counter, LABEL))
     again = ANEW
     if isinstance(engine.budget, Share):
         again = CHARGED.format(ledger=engine.budget.ledger.name or "a ledger")

@@ -33,7 +33,6 @@ from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.rows import RowElementError, is_row_type
 from beam_dpcount.lanes.cells import Times
 from beam_dpcount.lanes.frames import Frame
-from beam_dpcount.plans.counting import check_entropy
 from beam_dpcount.plans.expected import Expected
 from beam_dpcount.plans.sentence import TIMES_OF_STREAMS, TickCountPlan, counts_people
 from beam_dpcount.plans.ticks import STREAMING_ACTIVE
@@ -341,9 +340,8 @@ class TickCount(TickCountPlan, Described):
             self._show_applied(events.pipeline)
             return releases
         applied = events.pipeline.transforms_stack[-1].full_label
-        named = check_entropy(self.entropy).named(applied)
         engines = [part.engine for part in self._parts]
-        spenders = [engine.spender(engine.counter, named) for engine in engines]
+        spenders = [engine.spender(engine.counter, applied) for engine in engines]
         claim(self.budget, by=applied, spender=JoinedSpender(spenders))
         rows = self._joined(events, streaming)
         self._show_applied(events.pipeline)
