@@ -120,6 +120,8 @@ def both(
         out = Path(str(words[[*words].index("--output") + 1]))
         about = json.loads(Path(manifest.path_of(str(out))).read_text())
         del about["time"]
+        if "--select-keys" in words:  # of which a simulation is told, another each time
+            said = ""
         written.append(out.read_bytes() + json.dumps(about).encode() + said.encode())
     return written
 

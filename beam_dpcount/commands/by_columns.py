@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from beam_dpcount.commands.files import tables
-from beam_dpcount.commands.files.columns import Read, columns_of
-from beam_dpcount.commands.files.events import events
+from beam_dpcount.commands.files.columns import columns_of
+from beam_dpcount.commands.files.elements import elements_of
 from beam_dpcount.commands.files.formats import InputFile, Place, Places, Source, Table
 from beam_dpcount.commands.progress import Progress
-from beam_dpcount.lanes.elements import Elements, ElementsLane, Whole
+from beam_dpcount.lanes.elements import ElementsLane, Whole
 from beam_dpcount.lanes.parts import PartsLane
 from beam_dpcount.states.whole_keys import WholeKey
 
@@ -65,7 +65,7 @@ def _batch(releases: Iterable[Any], table: Table, schema: pa.Schema) -> pa.Recor
 
 
 class ByElement:
-    """The lane of columns for a release per element. Rows are read as a pipeline reads them."""
+    """The lane of columns for a release per element."""
 
     says = "rows are counted in columns, without a pipeline"
 
@@ -74,8 +74,9 @@ class ByElement:
     ) -> None:
         """Has the task take over what counts."""
         self._source, self._files = source, files
-        counter, self._intake, entropy = transform.on_bounded_input(_LABEL)
-        whole = WholeKey(counter, self._intake.statistic, self._intake.draws(entropy))
+        counter, intake, entropy = transform.on_bounded_input(_LABEL)
+        whole = WholeKey(counter, intake.statistic, intake.draws(entropy))
+        self._count = intake.statistic
         self._places = Places([source.label(data.path) for data in files])
         self._lane = ElementsLane(whole, counter.horizon, transform.bound, self._identity)
         self._ends = list[int]()  # how many rows there are, up to each file
@@ -95,22 +96,14 @@ class ByElement:
         """Counts, and returns how many rows came past the horizon."""
         many = 0
         for data in self._files:
-            found = events(self._source, data)
-            while some := [*islice(found, _ROWS)]:
-                self._lane.add(self._elements(some))
-                many += len(some)
+            for elements in elements_of(self._source, data, self._count):
+                self._lane.add(elements)
+                many += len(elements.xs)
             self._ends.append(many)
         schema, late = self._target.schema, self._lane.past_horizon()
         batches = [self._batch(whole, schema) for whole in self._lane.releases()]
         tables.write(self._target, pa.Table.from_batches(batches, schema))
         return late
-
-    def _elements(self, some: Sequence[Read]) -> Elements:
-        keys, read, micros = zip(*some, strict=True)
-        number = self._intake.number
-        xs = [number("", event, 0) for event in read]
-        times = [0 if at is None else at for at in micros]
-        return Elements(keys, [event.person for event in read], times, xs)
 
     def _batch(self, whole: Whole, schema: pa.Schema) -> pa.RecordBatch:
         """The releases of a key as rows of the output."""

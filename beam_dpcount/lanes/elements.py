@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_dpcount.counters.people import Bound
 from beam_dpcount.lanes.people import counted_rows
@@ -19,15 +21,16 @@ class Elements(NamedTuple):
     """Elements in the order of their public ids.
 
     Fields:
-      keys, people: of each; an empty text is nobody.
+      keys: of each.
+      people: theirs; null or an empty text is nobody. None: people are not protected.
       micros: their times; equal ones where they have none.
       xs: what they count, on the lattice.
     """
 
-    keys: Sequence[str]
-    people: Sequence[str]
-    micros: Sequence[int]
-    xs: Sequence[int]
+    keys: pa.Array
+    people: pa.Array | None
+    micros: IntArray
+    xs: IntArray
 
 
 class Whole(NamedTuple):
@@ -63,9 +66,11 @@ class ElementsLane:
 
     def add(self, elements: Elements) -> None:
         """Takes elements; their ids come after those of all before."""
-        columns = [_codes(elements.keys, self._keys), _codes(elements.people, self._people)]
-        columns += [np.array(each, dtype=np.int64) for each in (elements.micros, elements.xs)]
-        self._columns.append(columns)
+        keys, people, micros, xs = elements
+        named = np.zeros(len(xs), dtype=np.int64)
+        if self._bound is not None and people is not None:
+            named = _codes(pc.fill_null(people, ""), self._people)
+        self._columns.append([_codes(keys, self._keys), named, micros, xs])
 
     def releases(self) -> Iterator[Whole]:
         """All releases, by key."""
@@ -109,5 +114,8 @@ class ElementsLane:
         return counts
 
 
-def _codes(texts: Sequence[str], known: dict[str, int]) -> IntArray:
-    return np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int64)
+def _codes(texts: pa.Array, known: dict[str, int]) -> IntArray:
+    encoded = texts.dictionary_encode()
+    found = [known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()]
+    codes: IntArray = np.array(found, dtype=np.int64)[encoded.indices.to_numpy()]
+    return codes
