@@ -8,8 +8,9 @@ from typing import Any
 from apache_beam.coders import Coder
 
 from beam_dpcount.dofns.kept import KeptCoder
+from beam_dpcount.dofns.periods import BoundPeriods
 from beam_dpcount.dofns.ticks import SEED
-from beam_dpcount.dofns.users import BoundArriving, SendToShards
+from beam_dpcount.dofns.users import SendToShards
 
 _KEPT = KeptCoder()
 
@@ -56,15 +57,16 @@ class Timer:
 class PeopleShards:
     """The DoFns that bound people in a stream, one after the other; a state for each shard.
 
-    `cells` and `bags` are by shard; a shard is seeded when the first event reaches it.
+    `cells`, `bags` and `timers` are by shard; a shard is seeded when the first event reaches it.
     """
 
-    def __init__(self, sending: SendToShards, bounding: BoundArriving) -> None:
+    def __init__(self, sending: SendToShards, bounding: Any) -> None:
         self.cells: dict[int, Cell] = {}
         self.bags: dict[int, Bag] = {}
+        self.timers: dict[int, Timer] = {}
         self.resume(sending, bounding)
 
-    def resume(self, sending: SendToShards, bounding: BoundArriving) -> None:
+    def resume(self, sending: SendToShards, bounding: Any) -> None:
         """Go on with other DoFns, as a worker does that a savepoint is restored on."""
         self._sending, self._bounding = sending, bounding
         for dofn in (sending, bounding):
@@ -86,7 +88,17 @@ class PeopleShards:
         """What comes of one element of a shard, before its bundle ends."""
         cell = self.cells.setdefault(element[0], Cell())
         bag = self.bags.setdefault(element[0], Bag())
-        return self._bounding.process(element, cell, bag)
+        if not isinstance(self._bounding, BoundPeriods):
+            return self._bounding.process(element, cell, bag)
+        timer = self.timers.setdefault(element[0], Timer())
+        return self._bounding.process(element, cell, bag, timer)
+
+    def advance(self, micros: int) -> None:
+        """Fire all timers that are due at a time."""
+        for shard, timer in self.timers.items():
+            while timer.at is not None and timer.at <= micros:
+                timer.at = None
+                self._bounding.close(self.cells[shard], self.bags[shard], timer)
 
     @property
     def size(self) -> int:

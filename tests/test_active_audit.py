@@ -117,6 +117,7 @@ def differences(engine: Any, pairs: Iterable[tuple[Any, Any]]) -> list[np.ndarra
 
 ONE_KEY = universe(["a"], range(TICKS), [1])
 TWO_KEYS = universe(["a", "b"], range(0, TICKS, 2), [1])
+TWICE = universe(["a"], range(0, TICKS, 2), [1, 2])
 WHOM = {
     "changes": (dp.Users(by, changes=2), TWO_KEYS, 4),
     "four changes": (dp.Users(by, changes=4), ONE_KEY, 6),
@@ -124,6 +125,7 @@ WHOM = {
     "periods, two keys": (dp.Users(by, keys=2, per=PERIOD), TWO_KEYS, 4),
     "one of two keys a period": (dp.Users(by, keys=1, per=PERIOD), TWO_KEYS, 4),
     "events": (dp.Users(by, 2), TWO_KEYS, 4),
+    "events twice a tick": (dp.Users(by, 2), TWICE, 4),
 }
 MECHANISMS = {
     "fresh": SingleSteps,
@@ -192,6 +194,14 @@ def test_changes_beyond_those_that_count_leave_nobody_active() -> None:
     engine = with_mechanism(count_of(dp.Users(by, changes=2), 1), mechanisms.BinaryTree(TICKS))
     found = np.cumsum(sums_of(engine, [("a", ("p", 1), t) for t in (0, 1, 4)]), axis=1)
     assert found.tolist() == [[1, 1, 0, 0, 0, 0], [0] * 6]
+
+
+def test_events_of_a_tick_and_key_take_the_bound_once() -> None:
+    """Else someone who comes twice an hour is gone after half as many hours as were said."""
+    engine = with_mechanism(count_of(dp.Users(by, 2), 1), mechanisms.BinaryTree(TICKS))
+    events: list[Event] = [("a", ("p", 1), 0)] * 3 + [("a", ("p", 2), 2), ("b", ("p", 1), 4)]
+    found = np.cumsum(sums_of(engine, events), axis=1)
+    assert found.tolist() == [[1, 0, 1, 0, 0, 0], [0] * 6]
 
 
 @pytest.mark.parametrize(("ticks", "period"), [(8, 2), (9, 3), (12, 4)])

@@ -9,7 +9,8 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -64,19 +65,35 @@ def is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def imported(path: Path, types: bool = False) -> Iterator[str]:
-    """What a file imports, anywhere in it; with `types` also for type checkers only."""
-    waiting: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+# Where statements are; an import is one.
+HOLDERS = (ast.stmt, ast.ExceptHandler, ast.match_case)
+
+
+@cache
+def imports_of(path: Path) -> tuple[Sequence[str], Sequence[str]]:
+    """What a file imports, anywhere in it, when it runs; and for type checkers only."""
+    running: list[str] = []
+    typing: list[str] = []
+    waiting: list[tuple[ast.AST, list[str]]] = [(ast.parse(path.read_text("utf-8")), running)]
     while waiting:
-        node = waiting.pop()
+        node, names = waiting.pop()
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names.extend(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, path
             # A name may be a module; if it is none, its module is what counts.
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif types or not is_for_types(node):
-            waiting.extend(ast.iter_child_nodes(node))
+            names.extend(f"{node.module}.{alias.name}" for alias in node.names)
+        else:
+            names = typing if is_for_types(node) else names
+            inner = ast.iter_child_nodes(node)
+            waiting.extend((child, names) for child in inner if isinstance(child, HOLDERS))
+    return running, typing
+
+
+def imported(path: Path, types: bool = False) -> Sequence[str]:
+    """What a file imports; with `types` also for type checkers only."""
+    running, typing = imports_of(path)
+    return [*running, *typing] if types else running
 
 
 def arrows(found: dict[str, Path], types: bool = False) -> dict[str, set[str]]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import apache_beam as beam
@@ -10,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import beam_dpcount as dp
+from beam_dpcount.budget.account_file import create
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.transforms import frames
 
@@ -153,6 +158,121 @@ def test_a_table_that_cannot_be_read_spends_nothing() -> None:
         with pytest.raises(ParameterError, match=said):
             shared.over(wrong, **given)
     assert shared.over(table(), key="page", time="ts").num_rows == 8
+
+
+def exact(**more: Any) -> dp.TickCount:
+    """Nearly without noise."""
+    return count("people", budget=dp.ZCDP(1e12), **more)
+
+
+def counted(frame: object, *, key: str = "page", **more: Any) -> list[int]:
+    released = exact(**more).over(frame, key=key, time="ts")
+    return [round(row) for row in released["count"].to_pylist()]
+
+
+def test_a_reader_that_breaks_off_releases_nothing_and_spends_nothing() -> None:
+    """Else one cell would take all rows behind it away."""
+    batches = table().to_batches(10)
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield batches[0]
+        int("u1's secret")  # as of a reader that parses as it goes
+        yield batches[1]
+
+    counting = count()
+    for _ in range(2):  # and the count may be asked again
+        reader = pa.RecordBatchReader.from_batches(table().schema, broken())
+        with pytest.raises(ParameterError, match="broke off") as caught:
+            counting.over(reader, key="page", time="ts")
+        assert "secret" not in "".join(format_exception(caught.value))
+    assert counting.over(table(), key="page", time="ts").num_rows == 8
+
+
+PLAIN: dict[str, list[Any]] = {"page": [7, 8] * 6, "ts": [10] * 12, "who": [1, 2, 3, 4] * 3}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"page": None},
+        {"page": "x"},
+        {"page": 2**70},
+        {"page": 7.5},
+        {"who": None},
+        {"who": "ann \udc80"},
+        {"who": b"7"},
+        {"ts": None},
+        {"ts": "soon"},
+        {"ts": 2**70},
+        {"note": 2**70},
+        {"note": {"a": [1]}},
+    ],
+    ids=ascii,
+)
+def test_a_cell_of_pandas_decides_over_its_own_row_alone(row: dict[str, Any]) -> None:
+    """Whatever type it gives its column."""
+    pandas = pytest.importorskip("pandas")
+    names = ("page", "ts", "who", "note")
+    plain = pandas.DataFrame({**PLAIN, "note": "x"})
+    own = dict(zip(names, (9, 20, 99, "x"), strict=True)) | row
+    more = pandas.DataFrame(
+        {name: pandas.Series([*plain[name].tolist(), own[name]]) for name in names}
+    )
+    listed: dict[str, Any] = {"keys": ["7", "8"], "users": dp.Users("who", events=3)}
+    assert counted(more, **listed) == counted(plain, **listed) == [6] * 8
+
+
+def test_whole_numbers_may_be_floats_in_frames_only_where_no_two_are_one() -> None:
+    whole = pa.table({"page": [7.0, 7.0, 2.0**53, None], "ts": [10] * 4, "who": [1.0, 2.0, 3, 4]})
+    assert counted(whole, keys=["7", str(2**53)]) == [2] * 4 + [0] * 4
+
+
+def test_columns_are_part_of_the_noise_and_of_the_claim() -> None:
+    """Else two columns that are equal up to a tick would show where they differ."""
+    both = table().append_column("site", table()["page"])
+    first, second = (
+        count(entropy=replayable()).over(both, key=key, time="ts") for key in ("page", "site")
+    )
+    assert not first.equals(second)
+    named = count(entropy=replayable(), key="page", time="ts")
+    assert named.over(both).equals(first)
+
+
+def test_a_ledger_knows_that_a_period_is_protected() -> None:
+    ledger = dp.Ledger(dp.ApproxDP(1.0, 1e-6))
+    share = ledger.share(0.5)
+    count("periods", budget=share).over(table(), key="page", time="ts")
+    assert ledger.epsilon_at(1e-6, unit="period", periods=2) > 1.5 * ledger.epsilon_at(
+        1e-6, unit="period"
+    )
+    with pytest.raises(ValueError, match="one period of a person"):
+        ledger.epsilon_at(1e-6, unit="person")
+
+
+def test_a_ledger_for_jobs_that_go_on_is_refused(tmp_path: Path) -> None:
+    """A call goes on from nothing, so that its noise would be new and free."""
+    file = str(tmp_path / "account.jsonl")
+    create(file, dp.ApproxDP(1.0, 1e-5), None)
+    budget, names = dp.ApproxDP(1.0, 1e-5), ["page", "ts"]
+    for resumes in (False, True):
+        ledger = dp.Ledger(budget, account=file, run="r", resumes=resumes, protected=names)
+        counting = count(budget=ledger.rest())
+        if resumes:
+            with pytest.raises(ParameterError, match="begins anew in each call"):
+                counting.over(table(), key="page", time="ts")
+        else:
+            counting.over(table(), key="page", time="ts")
+
+
+@pytest.mark.parametrize("name", ["each", "last", "restart"])
+def test_a_clock_without_an_end_takes_the_memory_of_the_ticks_that_have_ended(name: str) -> None:
+    endless = dp.Clock("1s", start=0)
+    view = {"each": endless.each(), "last": endless.last(3), "restart": endless.restart(4)}[name]
+    counting = count(clock=view, until=6, keys=["a"])
+    tracemalloc.start()
+    assert counting.over(table(), key="page", time="ts").num_rows == 6
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

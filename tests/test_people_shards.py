@@ -8,13 +8,12 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 import beam_dpcount as dp
@@ -32,10 +31,10 @@ from beam_dpcount.states.people import DIGEST, OTHER_BOUND, OTHER_PLACEMENT, OTH
 from benchmarks.cells import Bag, PeopleShards
 from tests.messages import says
 from tests.people import EXACT, people, tick_count
+from tests.people_shards import PAIRS, bundles, crowd, event, shown
 
 SECRET = "PEOPLE_SECRET"
 REPLAYABLE = dp.ReplayableEntropy(SECRET, run_id="r")
-PAIRS = ElementParcels([SimpleNamespace(wrap=lambda *_: b"")])
 STEPS = StepParcels(WindowCheck(None), None)
 BOUNDS = [
     Bound(1, 1, 1, 0),
@@ -86,28 +85,6 @@ def stages(
     return sending, BoundArriving(bound, parcels, placement)
 
 
-def event(key: str, who: str | None, micros: int) -> Any:
-    return windowed_value.create((key, {"who": who}), micros, (GlobalWindow(),))
-
-
-def crowd(chance: random.Random, many: int, people: int = 12) -> list[Any]:
-    """Events at times of no order, one person with a third of them, some of nobody."""
-    found = []
-    for _ in range(many):
-        who = chance.choice(["busy", *(f"p{chance.randrange(people)}" for _ in range(2))])
-        key = " ".join(sorted({chance.choice("abcd") for _ in range(2)}))
-        found.append(event(key, None if chance.random() < 0.1 else who, chance.randrange(1000)))
-    return found
-
-
-def bundles(events: list[Any], most: int, chance: random.Random) -> Iterable[list[Any]]:
-    at = 0
-    while at < len(events):
-        size = chance.randint(1, most)
-        yield events[at : at + size]
-        at += size
-
-
 def expected(bound: Bound, parcels: Parcels, events: list[Any]) -> list[tuple[Any, int]]:
     """What the pure rule lets through, in order of arrival."""
     seen: dict[str, Seen] = defaultdict(Seen)
@@ -124,10 +101,6 @@ def expected(bound: Bound, parcels: Parcels, events: list[Any]) -> list[tuple[An
         else:
             found += [((names[at], payload), each.timestamp_micros) for at in kept]
     return found
-
-
-def shown(made: Iterable[Any]) -> list[tuple[Any, int]]:
-    return [(each.value, each.timestamp.micros) for each in made]
 
 
 @pytest.mark.parametrize("most", [1, 7, 90])
@@ -158,6 +131,33 @@ def test_per_element_what_was_gathered_in_parts_keeps_its_order(
     monkeypatch.setattr(dofns, "_GATHERED", 10)
     events, bound = crowd(random.Random(3), 95), Bound(3, 3, 3, 0)
     assert shown(shards_of(bound, STEPS).bundle(events)) == expected(bound, STEPS, events)
+
+
+def test_the_order_of_elements_does_not_tell_equal_flushes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a bundle whose batches come shard by shard, as local runners group them."""
+    monkeypatch.setattr(dofns, "_GATHERED", 20)
+    first = crowd(random.Random(5), 20)
+    other = [*first[:-1], event("z", "p0", 7)]
+    orders = []
+    for second in (first, other):
+        sending, bounding = stages(Bound(99, 99, 99, 0), STEPS, Placement(3))
+        shards = PeopleShards(sending, bounding)
+        for number in range(3):
+            shards.take((number, SEED))
+        sending.start_bundle()
+        bounding.start_bundle()
+        sent = [batch for each in [*first, *second] for batch in sending.process(each.value, each)]
+        sent += sending.finish_bundle()
+        batches = sorted((batch.value for batch in sent), key=itemgetter(0))
+        made = [each for batch in batches for each in shards.take(batch)]
+        made += bounding.finish_bundle()
+        # Who, and in which of the two; all others' elements are the same.
+        orders.append([each.value for each in made if each.value != other[-1].value])
+    last = first[-1].value
+    both, one = ([each for each in made if each != last] for made in orders)
+    assert both == one
 
 
 # State

@@ -21,11 +21,14 @@ from beam_dpcount.counters.period_costs import PeriodCosts, TogetherCosts
 from beam_dpcount.counters.periods import periods_of
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange, cross_products
+from beam_dpcount.dofns.periods import BoundPeriods
 from beam_dpcount.dofns.placement import Placement
+from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.users import BoundShards, SendToShards
 from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, ProfiledBLT, SquareRoot
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms.ticks import TickNumbers
+from benchmarks.cells import PeopleShards
 from tests.audit.exact import keeps_budget
 from tests.person_audit import (
     CLOCK,
@@ -169,6 +172,61 @@ def test_the_rule_reads_only_events_of_its_period() -> None:
                 for period in (0, 1)
             ]
             assert sums_of(count, chosen) == added(*apart)
+
+
+# Streams: every arrival, every time of closing
+
+
+def streamed(count: Any, slots: Sequence[Event | None], moves: Sequence[int]) -> Any:
+    """The sums of events that arrive in slots; `moves` is the watermark's tick before each."""
+    parcels = count.parcels(collection(None))
+    placement = Placement(2)
+    sending = SendToShards(count.users, parcels, placement, True)
+    bounding = BoundPeriods(count.users.bound(), parcels, placement, count._periods)
+    shards = PeopleShards(sending, bounding)
+    for shard in range(2):
+        shards.take((shard, SEED))
+    sums = np.zeros((len(count.keys), count.counter.horizon), dtype=np.int64)
+    for slot, tick in zip(slots, moves, strict=True):
+        shards.advance(tick * TICK * SECOND)
+        if slot is None:
+            continue
+        key, payload, at = slot
+        for windowed in shards.bundle([placed((key, payload), at * TICK * SECOND, None)]):
+            name, packed = windowed.value
+            step, x = PAIR.unpack(packed)
+            sums[count.keys.index(name), step - 1] += x
+    return tuple(map(tuple, sums.tolist()))
+
+
+# Nothing is closed; the first period at once; between events; and both before the last one.
+MOVES = [(0, 0, 0), (4, 4, 4), (0, 4, 4), (0, 0, 4), (4, 4, 9), (0, 4, 9)]
+
+
+def arrivals(events: Sequence[Event]) -> Iterator[tuple[Event | None, ...]]:
+    yield from itertools.permutations([*events, None], 3)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.exhaustive("bound")
+def test_streams_hide_one_person_period(bound: str) -> None:
+    """Every event of a period taken away from its slot; the others stay in theirs."""
+    options = {k: v for k, v in BOUNDS[bound].items() if k != "gap"}
+    count, pairs = count_of(dp.Users(by, **options, per=PERIOD)), list[Any]()
+    for moves in MOVES:
+        known: dict[Any, Any] = {}
+        for slots in arrivals(EVENTS):
+            for period in (0, 1):
+                rest = tuple(e if e is None or e[2] // PERIOD != period else None for e in slots)
+                if rest == slots:
+                    continue
+                for each in (slots, rest):
+                    if each not in known:
+                        known[each] = streamed(count, each, moves)
+                pairs.append((known[slots], known[rest]))
+    found = differences(count, pairs)
+    assert len(found) > 3
+    assert keeps_budget(count.counter, found)
 
 
 # Several periods of one person

@@ -23,9 +23,9 @@ from beam_dpcount.dofns.rows import RowElementError
 from beam_dpcount.mechanisms import SlidingBLT
 from beam_dpcount.mechanisms.differences import Differences
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.plans import sentence
 from beam_dpcount.reading import field_of
 from beam_dpcount.states.codecs import StateCodec
-from beam_dpcount.transforms import sentence
 from beam_dpcount.transforms.sentence import TickCount
 from tests import sentences as say
 from tests.hostile import Hidden, Odd

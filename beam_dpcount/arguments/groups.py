@@ -170,7 +170,7 @@ def selection(values: Values) -> SelectKeys:
 def check_people(values: Values) -> None:
     """Raise ParameterError if a bound on people lacks what it needs."""
     if values["user"] is None:
-        for name in (*_LIMITS, "gap", "per", "changes"):
+        for name in (*_LIMITS, "gap", "per", "lateness", "changes"):
             if values.get(name) is not None:
                 raise refusal(
                     name,
@@ -210,8 +210,8 @@ def people(values: Values, by: Callable[[Any], Any]) -> Users | None:
             check_whole(name, values[name])
     events, keys, in_key = (values[name] for name in _LIMITS)
     per = getattr(values.get("per"), "text", "") or values.get("per")
-    gap, changes = values.get("gap"), values.get("changes")
-    return Users(by, events, keys, in_key, gap, per=per, changes=changes)
+    gap, lateness, changes = (values.get(name) for name in ("gap", "lateness", "changes"))
+    return Users(by, events, keys, in_key, gap, per=per, lateness=lateness, changes=changes)
 
 
 def _counts_activity(values: Values) -> bool:

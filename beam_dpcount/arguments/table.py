@@ -175,6 +175,9 @@ PEOPLE = parsed(
     per TIME: tick, people ticks, example=1d
         bound each person anew in each period (with {zone}: local days), for years, and protect one
         person's rows of any one period, not all of them. Default: one bound over the whole clock
+    lateness TIME: duration, people ticks, example=6h, more
+        with {per} and {path=}streaming: for how long after its end rows of a period still count;
+        then it is forgotten. Default: for as long as the period
     changes W: whole, people ticks, example=4, more
         of people who are active (people alone, at the last ticks): how often a person may become
         active, or stop, in all; even. In place of {per_user}

@@ -154,6 +154,11 @@ class Ledger:
         self._entries = entries
 
     @property
+    def resumes(self) -> bool:
+        """Whether its account takes what is applied for jobs that go on from their last state."""
+        return self._entries is not None and self._entries.resumes
+
+    @property
     def budget(self) -> Budget:
         """The whole budget, as it was given."""
         return self._budget

@@ -41,6 +41,9 @@ class Book(Protocol):
     def total(self) -> Fraction: ...
 
     @property
+    def resumes(self) -> bool: ...
+
+    @property
     def _claims(self) -> Mapping[str, Claim]: ...
 
     @property

@@ -39,7 +39,7 @@ from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.plans.columns import columns_of
 from beam_dpcount.plans.losses import together_of
-from beam_dpcount.plans.sentence import Part, TickCountPlan
+from beam_dpcount.plans.sentence import Part, TickCountPlan, norms_of
 from beam_dpcount.statistics.items import keys_of, places
 from beam_dpcount.statistics.metrics import Metric, People
 from beam_dpcount.statistics.metrics.base import OfField
@@ -204,9 +204,9 @@ class Sentence(TickTask):
         return lambda cell: keys_of(reads((cell, None)), most, known)
 
     def keys_of(self, element: Any) -> list[Any]:
-        if self.reads is None:
+        if self.split is None:
             return [element]
-        return [(key, element[1]) for key, _ in self.count.each_key(element)]
+        return [(key, element[1]) for key in self.split(element[0])]
 
     # What is guaranteed
 
@@ -309,7 +309,7 @@ class Sentence(TickTask):
         """How much one person changes, and limits on people that leave rows out for nothing."""
         if self.options.user is None:
             return []
-        norms = ", ".join(f"{part.engine.counter.l2_sensitivity:.3g}" for part in self.parts)
+        norms = norms_of(self.parts)
         lines = [f"note: noise is for a person who changes all sums together by {norms} (L2 norm)"]
         return [*lines, *self._useless_limits()]
 

@@ -17,6 +17,7 @@ _OF_A_SHARD = 1 << 17  # events that count, in each: a state of 2 to 5 MB
 
 NOBODY = ""  # the person of an event without one
 UNCAPPED = 1 << 62  # events of a person, where their activity alone is bounded
+NO_PERIOD = ("is of periods, and there are none", "give {per=}'1d' too, or leave {lateness} out")
 _PERIODS = {"1h": "hour", "1d": "day", "1w": "week"}
 
 
@@ -41,7 +42,8 @@ class Users:
         of the event alone (docs/reliability.md, "Poison messages"). `beam_dpcount.check` says how
         many people there are, and why events have none.
       events: k, the most events of one person that count, in all keys together. Not needed for
-        `People()` alone, with `changes`, or with `per` and `keys`.
+        `People()` alone, with `changes`, or with `per` and `keys`. For `People()` of each tick or
+        of the last ones, more events in a tick and key in which the person counts take nothing.
       keys: the most keys of one person; default: as many as there are events.
       per_key: the most events of one person in one key. Default: as many as there are events, for
         counts and sums; for `People`, each of whom counts once a key, 1. With per_key=1 any count
@@ -55,10 +57,14 @@ class Users:
       per: at a clock, the period in which all of this holds: text such as "1d", a timedelta, or a
         number of ticks. Periods are whole ticks, one after the other from the start of the clock;
         with the clock's zone, days and weeks are local ones, of 23 to 25 hours. Rules read only
-        events of their own period, so that a gap is not kept across its border. On bounded input.
+        events of their own period, so that a gap is not kept across its border.
+      lateness: with `per`, if the input is a stream: for how long after the end of a period events
+        of it still count, as seconds, text such as "6h", or a timedelta. Then the period is closed
+        and forgotten. Default: for as long as the period itself.
       changes: for `People()` at `clock.last(n)`: how often a person may become active, or stop, in
         the whole stream and all keys; even. In place of `events`.
-      people: about how many people there will be in all, if the input is a stream; a public guess.
+      people: about how many people there will be in all, if the input is a stream; with `per`, in
+        two periods; a public guess.
         What counts of them is kept in `shards` public shards, so many that a shard stays small:
         64, or more from some 8 million events that count on. A stream that is resumed takes the
         same. Where there are more people than that, it is slower, and no less private.
@@ -86,6 +92,7 @@ class Users:
     per: Any = None
     changes: int | None = None
     people: int | None = None
+    lateness: Any = None
 
     def __post_init__(self) -> None:
         if isinstance(self.by, str) and self.by:
@@ -126,6 +133,15 @@ class Users:
             duration_of(self.per, "per")
         elif self.per is not None and not hasattr(self.per, "days"):
             object.__setattr__(self, "per", check_whole("per", self.per, unit="ticks"))
+        if self.lateness is not None:
+            duration_of(self.lateness, "lateness")
+            if self.per is None:
+                raise ParameterError("lateness", *NO_PERIOD)
+
+    @property
+    def late_micros(self) -> int:
+        """The lateness in microseconds; 0: as long as a period."""
+        return 0 if self.lateness is None else duration_of(self.lateness, "lateness")
 
     @property
     def micros(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.grid import Grid, Runs
-from beam_dpcount.counters.moments import instant
+from beam_dpcount.counters.moments import instant, seconds
 from beam_dpcount.counters.people import period_name
 from beam_dpcount.mechanisms.base import IntArray
 
@@ -24,10 +24,13 @@ class Periods:
     Args:
       grid: the ticks, with the periods as the windows in which a count would start anew.
       word: what one of them is called.
+      lateness: for how long after its end events of a period still count in a stream, in
+        microseconds; 0: for as long as it was itself.
     """
 
     grid: Grid
     word: str
+    lateness: int = field(default=0, compare=False)
 
     @cached_property
     def starts(self) -> Runs:
@@ -39,7 +42,30 @@ class Periods:
         return self.starts.rank(micros) - 1
 
     def __getstate__(self) -> dict[str, object]:
-        return {"grid": self.grid, "word": self.word}  # no caches
+        return {"grid": self.grid, "word": self.word, "lateness": self.lateness}  # no caches
+
+    def closes(self, number: int) -> int | None:
+        """When a stream closes a period, in whole milliseconds; None: there is no such period.
+
+        The time is public. What people did in a closed period is forgotten, and no event of it
+        counts any more.
+        """
+        if number >= len(self):
+            return None
+        start: int = self.starts[number]
+        end = self.grid.closing(start)
+        return -(-(end + (self.lateness or end - start)) // 1000) * 1000
+
+    @property
+    def closing(self) -> str:
+        """Until when events of a period count in a stream, in words."""
+        after = f"{seconds(self.lateness)} after" if self.lateness else "as long as it was after"
+        return f"events of each {self.word} count until {after} its end, and then it is forgotten"
+
+    @property
+    def fingerprint(self) -> str:
+        """All that what a stream remembers of periods depends on."""
+        return f"{self.grid.fingerprint}, {self.lateness}"
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -131,8 +157,12 @@ class Periods:
         return f"{len(self):,} {self.plural} from {instant(self.starts[0])}{many}"
 
 
-def periods_of(clock: Clock, per: object) -> Periods:
+def periods_of(clock: Clock, per: object, lateness: int = 0) -> Periods:
     """The periods of this length, from the start of a clock on; with its zone, local days.
+
+    Args:
+      clock, per: of what, and how long.
+      lateness: as for Periods.
 
     Raises:
       ValueError, TypeError: they are not whole ticks, or longer than the clock.
@@ -144,4 +174,5 @@ def periods_of(clock: Clock, per: object) -> Periods:
         problem = f"= {per!r} does not fit the clock: {error.problem}"
         raise ParameterError("per", problem, remedy or error.remedy) from None
     local = clock.zone is not None and isinstance(per, str) and per.strip()[-1:] in ("d", "w")
-    return Periods(grid, f"{period_name(per)} in {clock.zone}" if local else period_name(per))
+    word = f"{period_name(per)} in {clock.zone}" if local else period_name(per)
+    return Periods(grid, word, lateness)

@@ -101,12 +101,20 @@ class BoundActive(Bounding):
                     yield _placed((interval.key, PAIR.pack(tick, x)), micros, EVERYWHERE)
 
     def _events(self, entries: list[bytes]) -> Iterator[tuple[int, str]]:
-        """The ticks and keys of the events that count."""
+        """The ticks and keys of the events that count.
+
+        An event in ticks and keys where the person counts already takes nothing of the bound.
+        """
         seen: dict[int, Seen] = defaultdict(Seen)
+        active: dict[int, set[tuple[int, str]]] = defaultdict(set)
         for entry in self._parcels.ordered(entries):
             period = 0 if self._periods is None else self._periods.of(time_of(entry))
             parcel = parcel_of(entry)
-            for key, packed in self._parcels.unwrap(
-                parcel, self._bound.take(seen[period], self._parcels.names(parcel), time_of(entry))
-            ):
-                yield PAIR.unpack(packed)[0], key
+            names = self._parcels.names(parcel)
+            all_of_it = self._parcels.unwrap(parcel, range(len(names)))
+            places = [(PAIR.unpack(packed)[0], key) for key, packed in all_of_it]
+            if active[period].issuperset(places):
+                continue
+            for place in self._bound.take(seen[period], names, time_of(entry)):
+                active[period].add(places[place])
+                yield places[place]

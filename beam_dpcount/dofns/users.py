@@ -7,10 +7,10 @@ second output.
 
 from __future__ import annotations
 
-import hashlib
+import secrets
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -69,7 +69,8 @@ class SendToShards(VersionedDoFn):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        state.pop("_shard_of", None)  # it holds a key of the secret
+        for name in ("_shard_of", "_shards"):  # a key of the secret, and the bundle's events
+            state.pop(name, None)
         return state
 
     def start_bundle(self) -> None:
@@ -116,8 +117,8 @@ class SendToShards(VersionedDoFn):
         self.start_bundle()
         joined = {shard: b"".join(records) for shard, records in shards.items()}
         tag = b""
-        if self._ordered:  # equal ones only if nothing tells the bundles apart
-            tag = hashlib.blake2b(b"".join(joined.values()), digest_size=_TAG).digest()
+        if self._ordered:  # of chance: by contents, bundles that are equal would be taken for one
+            tag = secrets.token_bytes(_TAG)
         return [_placed((shard, tag + data), micros, EVERYWHERE) for shard, data in joined.items()]
 
 
@@ -208,8 +209,11 @@ class BoundArriving(Bounding):
         self._placement = placement
 
     def setup(self) -> None:
+        self._codec = self._codec_of(None)
+
+    def _codec_of(self, periods: Periods | None) -> PeopleCodec:
         placement = self._placement
-        self._codec = PeopleCodec(self._bound, placement.shards, placement.fingerprint)
+        return PeopleCodec(self._bound, placement.shards, placement.fingerprint, periods)
 
     def start_bundle(self) -> None:
         self._tag, self._later = b"", list[tuple[int, list[Any]]]()
@@ -249,13 +253,13 @@ class BoundArriving(Bounding):
                 made, self._tag = self._in_order(), batch[:_TAG]
             batch = batch[_TAG:]
         records = [*records_of(batch)]
-        digests = {name: mark.person(name) for name in {name for name, _ in records} if name}
-        held = codec.held(mark, bag.read()) if digests else []
-        seen, rows = codec.seen(held, digests.values()), Rows()
-        for name, entry in records:
+        people = self._people(mark, records)
+        wanted = {who for who in people if who}
+        held = codec.held(mark, bag.read()) if wanted else []
+        seen, rows = codec.seen(held, wanted), Rows()
+        for (name, entry), who in zip(records, people, strict=True):
             if ordered:
                 (place,), entry = _PLACE.unpack_from(entry), entry[_PLACE.size :]
-            who = digests.get(name, b"")
             one = seen.get(who)
             if one is not None and is_full(one.events):  # most events of some people
                 one = None
@@ -283,6 +287,11 @@ class BoundArriving(Bounding):
                     bag.add(piece)
             cell.write(codec.cell(mark))
         return made
+
+    def _people(self, mark: Mark, records: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
+        """The digest of each record's person, whom the rule takes; empty: it cannot count."""
+        digests = {name: mark.person(name) for name in {name for name, _ in records} if name}
+        return [digests.get(name, b"") for name, _ in records]
 
     def _in_order(self) -> list[Any]:
         """What was put off, in the order of the bundle that it came in."""

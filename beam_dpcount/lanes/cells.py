@@ -27,13 +27,15 @@ _SCALES = {"unix": 10**6, "unix-ms": 1000, "frame": 10**6}
 _NO_TIME = FIRST - 1
 
 
-def texts(array: pa.Array, one: Callable[[object], str | None]) -> pa.Array:
+def texts(array: pa.Array | list[object], one: Callable[[object], str | None]) -> pa.Array:
     """Cells as texts, null where there is none; an ArrowInvalid if some are not UTF-8.
 
     Args:
-      array: texts, whole numbers, which are their decimal text, or others.
+      array: texts, whole numbers, which are their decimal text, or others; or cells of any kind.
       one: the text of another cell.
     """
+    if isinstance(array, list):
+        return pa.array(_each(array, one, None), pa.string())
     if pa.types.is_string(array.type):
         array.validate(full=True)
         return array
@@ -42,8 +44,12 @@ def texts(array: pa.Array, one: Callable[[object], str | None]) -> pa.Array:
     return pa.array(_each(array, one, None), pa.string())
 
 
-def _each(array: pa.Array, function: Callable[[object], object], of_null: object) -> list[object]:
-    """The function of each cell; it is called once for equal ones."""
+def _each(
+    array: pa.Array | list[object], function: Callable[[object], object], of_null: object
+) -> list[object]:
+    """The function of each cell; of an array it is called once for equal ones."""
+    if isinstance(array, list):
+        return [of_null if cell is None else function(cell) for cell in array]
     encoded = array.dictionary_encode()
     found = [function(cell) for cell in encoded.dictionary.to_pylist()]
     places = pc.fill_null(encoded.indices, len(found)).to_pylist()
@@ -55,7 +61,7 @@ def _each(array: pa.Array, function: Callable[[object], object], of_null: object
 
 
 def numbers(
-    array: pa.Array,
+    array: pa.Array | list[object],
     one: Callable[[object], int],
     many: Callable[[IntArray | FloatArray], IntArray] | None,
 ) -> IntArray:
@@ -66,6 +72,8 @@ def numbers(
       one: the number of one cell.
       many: the same of numbers, which are NaN in place of nulls; None: `one` asks for more.
     """
+    if isinstance(array, list):
+        return np.array(_each(array, one, one(None)), dtype=np.int64)
     if many is not None and pa.types.is_floating(array.type):
         return many(pc.fill_null(array, math.nan).to_numpy(zero_copy_only=False))
     if many is not None and pa.types.is_integer(array.type) and not array.null_count:
@@ -101,8 +109,11 @@ class Times:
     format: str
     in_utc: bool
 
-    def micros(self, array: pa.Array) -> tuple[IntArray, BoolArray]:
+    def micros(self, array: pa.Array | list[object]) -> tuple[IntArray, BoolArray]:
         """Microseconds since the epoch, and which of them could be read."""
+        if isinstance(array, list):
+            found = np.array(_each(array, self._one, _NO_TIME), dtype=np.int64)
+            return found, found >= FIRST
         found = np.full(len(array), _NO_TIME, dtype=np.int64)
         plain = self._plain(array, found)
         odd = np.flatnonzero(~plain)

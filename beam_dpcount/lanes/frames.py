@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +20,15 @@ from beam_dpcount.reading import UNREADABLE, read, text_of
 PROBLEM = "cannot be read as columns of Arrow"
 NO_COLUMN = "{name!r} is no column of the table, which has {names}"
 NAIVE = "column {name!r} has times without a time zone"
+BROKE_OFF = (
+    "broke off before its last row, with an error of its own, which may show cells: nothing was "
+    "released or spent",
+    "read it whole first, as texts where cells may not be numbers or times",
+)
 _NAMES = 20  # that a message shows
+_ROWS = 1 << 16  # of a batch
+_LARGEST_EXACT = 1 << 53  # from it on two whole numbers may be one float
+Batch = Mapping[str, pa.Array | list[object]]
 
 
 @dataclass(frozen=True)
@@ -43,34 +53,34 @@ class Frame:
         """The events, batch by batch.
 
         Raises:
-          ParameterError: there is no such column, or times are local ones of an unknown zone.
+          ParameterError: there is no such column, times are local ones of an unknown zone, or the
+            table broke off.
         """
-        reader = _reader(self.table)
-        self._check(reader.schema)
-        while (batch := read(reader.read_next_batch)) is not UNREADABLE:
+        read_by = {"key": self.key, "time": self.time, "user": self.user, "value": self.value}
+        names = {parameter: name for parameter, name in read_by.items() if name is not None}
+        source: _Source = _Pandas(self.table) if _is_pandas(self.table) else _Arrow(self.table)
+        for parameter, name in names.items():
+            if source.names.count(name) != 1:
+                shown = ", ".join(map(repr, source.names[:_NAMES])) or "none"
+                problem = NO_COLUMN.format(name=name, names=shown)
+                raise ParameterError(parameter, f"= {problem}", f"give {{{parameter}}} one of them")
+        self._check_times(source)
+        for batch in source.batches([*names.values()]):
             yield from self._events(batch, contents)
-        # Arrow's own message may show cells.
-        if read(_is_over, reader) is not True:
-            raise ParameterError("table", PROBLEM, "repair it, or convert it")
 
-    def _events(self, batch: pa.RecordBatch, contents: Sequence[Contents]) -> Iterator[Columns]:
+    def _events(self, batch: Batch, contents: Sequence[Contents]) -> Iterator[Columns]:
         """The events of a batch; what cannot be read counts nothing, whatever is beside it."""
-        found = read(self._of, batch, contents)
+        found, rows = read(self._of, batch, contents), len(batch[self.time])
         if found is not UNREADABLE:
             yield found
-        elif len(batch) > 1:
-            half = len(batch) // 2
-            yield from self._events(batch[:half], contents)
-            yield from self._events(batch[half:], contents)
+        elif rows > 1:
+            for some in (slice(rows // 2), slice(rows // 2, rows)):
+                yield from self._events(
+                    {name: cell[some] for name, cell in batch.items()}, contents
+                )
 
-    def _check(self, schema: pa.Schema) -> None:
-        for parameter in ("key", "time", "user", "value"):
-            name = getattr(self, parameter)
-            if name is not None and schema.names.count(name) != 1:
-                names = ", ".join(map(repr, schema.names[:_NAMES])) or "none"
-                problem = NO_COLUMN.format(name=name, names=names)
-                raise ParameterError(parameter, f"= {problem}", f"give {{{parameter}}} one of them")
-        kind = schema.field(self.time).type
+    def _check_times(self, source: _Source) -> None:
+        kind = source.kind(self.time)
         if pa.types.is_timestamp(kind) and kind.tz is None and not self.times.in_utc:
             raise ParameterError(
                 "time",
@@ -78,17 +88,15 @@ class Frame:
                 "say it, e.g. by df['ts'].dt.tz_localize('UTC'), or give the Clock zone='UTC'",
             )
 
-    def _of(self, batch: pa.RecordBatch, contents: Sequence[Contents]) -> Columns:
-        def column(name: str) -> pa.Array:
-            return _plain(batch.column(name))
-
-        micros, known = self.times.micros(column(self.time))
-        keys = None if self.key is None else cells.texts(column(self.key), text_of)
-        people = None if self.user is None else cells.texts(column(self.user), text_of)
+    def _of(self, batch: Batch, contents: Sequence[Contents]) -> Columns:
+        micros, known = self.times.micros(batch[self.time])
+        keys = None if self.key is None else cells.texts(batch[self.key], _id_of)
+        people = None if self.user is None else cells.texts(batch[self.user], _id_of)
         fields = {}
         if self.value is not None:
-            array = column(self.value)
-            fields[self.value] = FieldCells(array, _itself, not pa.types.is_string(array.type))
+            array = batch[self.value]
+            numbers = not isinstance(array, list) and not pa.types.is_string(array.type)
+            fields[self.value] = FieldCells(array, _itself, numbers)
         return Columns(micros, [each.of_cells(fields, known) for each in contents], keys, people)
 
 
@@ -97,30 +105,103 @@ def _itself(cell: object) -> object:
     return cell
 
 
-def _reader(table: Any) -> pa.RecordBatchReader:
-    """Reads a table, batch by batch."""
-    try:
-        if hasattr(table, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(table)
-        if hasattr(table, "__arrow_c_array__"):
-            batch = pa.record_batch(table)
-            return pa.RecordBatchReader.from_batches(batch.schema, [batch])
-    except (pa.ArrowException, TypeError):
-        pass
-    raise ParameterError(
-        "table",
-        f"{PROBLEM}: it is {type(table).__name__}",
-        "give a pandas, Polars, DuckDB or pyarrow table, or pyarrow.table({{...}})",
-    )
+def _id_of(cell: object) -> str | None:
+    """The text of an id. Whole numbers may be floats: pandas makes them so where one is missing."""
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < _LARGEST_EXACT:
+        return text_of(int(cell))
+    return text_of(cell)
 
 
-def _is_over(reader: pa.RecordBatchReader) -> bool:
-    """Whether a reader has no more batches; an error if it has, or cannot say."""
+class _Source(ABC):
+    """A table that is read."""
+
+    names: list[str]
+
+    @abstractmethod
+    def kind(self, name: str) -> pa.DataType:
+        """The type of a column."""
+
+    @abstractmethod
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Its rows: of these columns only, as others are nobody's business."""
+
+
+class _Arrow(_Source):
+    """A table with Arrow's interface."""
+
+    def __init__(self, table: Any) -> None:
+        # Whatever its class raises may show cells.
+        reader = read(_opened, table)
+        if reader is UNREADABLE or reader is None:
+            raise ParameterError(
+                "table",
+                f"{PROBLEM}: it is {type(table).__name__}",
+                "give a pandas, Polars, DuckDB or pyarrow table, or pyarrow.table({{...}})",
+            ) from None
+        self._reader: pa.RecordBatchReader = reader
+        self.names = [*reader.schema.names]
+
+    def kind(self, name: str) -> pa.DataType:
+        return self._reader.schema.field(name).type
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        while (batch := read(_next_of, self._reader)) is not None:
+            if batch is UNREADABLE:  # what has come so far is not all
+                raise ParameterError("table", *BROKE_OFF)
+            yield {name: _plain(batch.column(name)) for name in names}
+
+
+def _opened(table: Any) -> pa.RecordBatchReader | None:
+    if hasattr(table, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(table)
+    if hasattr(table, "__arrow_c_array__"):
+        batch = pa.record_batch(table)
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    return None
+
+
+def _next_of(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+    """The next batch; None after the last one."""
     try:
-        reader.read_next_batch()
+        return reader.read_next_batch()
     except StopIteration:
-        return True
-    return False
+        return None
+
+
+class _Pandas(_Source):
+    """A pandas data frame. Its own way to Arrow takes the type of a column from its cells, so that
+    one of them would decide over all others."""
+
+    def __init__(self, table: Any) -> None:
+        self._table, self.names = table, [*table.columns]
+
+    def kind(self, name: str) -> pa.DataType:
+        found = read(pa.Array.from_pandas, self._table[name].iloc[:0])
+        return pa.null() if found is UNREADABLE else found.type
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        for first in range(0, len(self._table), _ROWS):
+            rows = slice(first, first + _ROWS)
+            yield {name: _cells_of(self._table[name].iloc[rows]) for name in names}
+
+
+def _is_pandas(table: object) -> bool:
+    frame = getattr(sys.modules.get("pandas"), "DataFrame", None)
+    return frame is not None and isinstance(table, frame)
+
+
+def _cells_of(series: Any) -> pa.Array | list[object]:
+    """The cells of a column, by its type; where cells may have any, one by one."""
+    if str(series.dtype) in ("object", "category", "string"):
+        found: list[object] = series.astype(object).tolist()
+        if all(type(cell) is str or cell is None for cell in found):
+            texts = read(pa.array, found, pa.string())
+            return found if texts is UNREADABLE else texts
+        return found
+    array = read(pa.Array.from_pandas, series)
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    return series.astype(object).tolist() if array is UNREADABLE else _plain(array)
 
 
 def _plain(array: Any) -> Any:
@@ -129,6 +210,8 @@ def _plain(array: Any) -> Any:
     if pa.types.is_dictionary(kind):
         array = array.dictionary_decode()
         kind = array.type
+    if pa.types.is_float16(kind):
+        return array.cast(pa.float32())
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return array.cast(pa.string())
     if pa.types.is_timestamp(kind) and kind.unit == "ns":

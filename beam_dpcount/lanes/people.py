@@ -73,6 +73,7 @@ def firsts_of(people: IntArray, names: IntArray) -> npt.NDArray[np.bool_]:
 def _within_keys(bound: Bound, people: IntArray, names: IntArray) -> IntArray:
     """Of rows sorted by person and time, those within the bounds on keys, in that order."""
     many = int(names.max(initial=0)) + 1
+    people = np.cumsum(np.diff(people, prepend=people[:1]) != 0)  # few, so that pairs fit
     pairs = people * many + names
     order = np.argsort(pairs, kind="stable")
     ranks = np.empty(len(order), dtype=np.int64)

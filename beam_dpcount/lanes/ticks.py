@@ -90,16 +90,23 @@ class TickLane(ABC):
     def __init__(
         self, count: TickNumbersPlan, contents: Contents, label: str, memory: int = MEMORY
     ) -> None:
-        self.plan = plan = count.on_bounded_input(label)
+        self.count, self.plan = count, count.on_bounded_input(label)
+        plan = self.plan
         self._contents, self._bound, clock = contents, count.bound, plan.clock
-        self._ended, self._ticks = clock.all_ended(plan.until), clock.ticks
+        self._ended = clock.all_ended(plan.until)
+        self._ticks = max(self._ended, 1)  # a clock without an end has many more
         self._restarts = None if count.restarts is None else self._passed()
         self._periods, self._waiting = count.periods, Waiting(memory)
 
     def _passed(self) -> IntArray:
-        """How many ticks there are before each count of the clock."""
-        clock = self.plan.clock
-        return np.array([clock.passed_at(origin) for origin in clock.origins()], dtype=np.int64)
+        """How many ticks there are before each count of the clock that has begun."""
+        clock, passed = self.plan.clock, list[int]()
+        for origin in clock.origins():
+            before = clock.passed_at(origin)
+            if before >= self._ticks:
+                break
+            passed.append(before)
+        return np.array(passed, dtype=np.int64)
 
     def add(
         self,
@@ -164,7 +171,9 @@ class TickLane(ABC):
 
     def _cells(self, places: IntArray, steps: IntArray) -> IntArray:
         """The first cell of events, of those of all keys, ticks and sums."""
-        return (places * self._ticks + (steps - 1)) * self._contents.width
+        return np.asarray(
+            (places * self._ticks + (steps - 1)) * self._contents.width, dtype=np.int64
+        )
 
     def _count_people(
         self, bound: Bound, group: pa.Table, ranks: tuple[IntArray, IntArray]
@@ -247,13 +256,15 @@ class ListedLane(TickLane):
         stddevs = plan.counter.stddevs(min(clock.steps, self._ended)).tolist()
         for place, key in enumerate(plan.keys):
             for origin in clock.origins():
-                if steps := clock.ended(origin, plan.until):
-                    passed, window = clock.passed_at(origin), window_from(clock, origin)
-                    values = self._values(key, window, draws, place * self._ticks + passed, steps)
-                    ends = [clock.end(origin, step) for step in range(1, steps + 1)]
-                    numbers = range(passed + 1, passed + steps + 1)
-                    restart = restart_of(plan, passed + 1)
-                    yield Series(key, numbers, ends, values, stddevs[:steps], restart)
+                steps = clock.ended(origin, plan.until)
+                if not steps:
+                    break  # later ones have not begun
+                passed, window = clock.passed_at(origin), window_from(clock, origin)
+                values = self._values(key, window, draws, place * self._ticks + passed, steps)
+                ends = [clock.end(origin, step) for step in range(1, steps + 1)]
+                numbers = range(passed + 1, passed + steps + 1)
+                restart = restart_of(plan, passed + 1)
+                yield Series(key, numbers, ends, values, stddevs[:steps], restart)
 
     def _values(self, key: str, window: object, draws: Any, first: int, steps: int) -> Any:
         """The releases of so many ticks, from a place on."""

@@ -10,13 +10,14 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.ledger import plain_budget
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import check_callable, check_choice, check_flag
+from beam_dpcount.counters.charged import CounterSpender
 from beam_dpcount.counters.choose import resolve
 from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.counters.people import Users, check_users
 from beam_dpcount.counters.period_costs import PeriodCosts
 from beam_dpcount.mechanisms import Mechanism, Sparse, Unbounded
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
-from beam_dpcount.plans.described import Plan
+from beam_dpcount.plans.described import Plan, configuration
 
 ON_REJECT = ("drop", "raise", "collect")
 PATHS = ("auto", "bounded", "streaming")
@@ -108,6 +109,19 @@ class CountingPlan(Plan):
     def bounds_people(self) -> bool:
         """Whether each person's elements are bounded here."""
         return self.users is not None and not self.users.asserted
+
+    def spender(self, counter: Any, applied: str) -> CounterSpender:
+        """What spends the budget, for a ledger and its account.
+
+        Args:
+          counter: the one in use.
+          applied: the label of the place where it is applied, by which noise goes.
+        """
+        by = None if self.users is None else self.users.by
+        user = by if isinstance(by, str) else None
+        entropy = self._entropy.named(applied)
+        how = entropy, self._at_clock, user, configuration(self), self._losses(counter)
+        return CounterSpender(counter, *how)
 
     def _losses(self, counter: Any) -> PeriodCosts | None:
         """What several periods of one person cost, if one of them is protected."""

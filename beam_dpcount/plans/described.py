@@ -93,6 +93,7 @@ class Plan:
             yield "late events", f"in a stream they {kept}"
         if "people_shards" in described and "until" not in described:
             yield "people in shards", described["people_shards"]
+            yield "in a stream", described.get("closing", "")
         for name in ("what", "views", "counts", "keys", "users", "together"):
             yield name, described.get(name, "")
         if of_columns := described.get("largest_stddev_of_columns"):

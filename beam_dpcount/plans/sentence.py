@@ -234,10 +234,13 @@ class TickCountPlan(Plan):
     @property
     def _read_as(self) -> str | None:
         """How keys and times are read, for replayable noise and accounts; None: pairs, timed."""
-        read = (self.key, self.time)
+        return self._read_by(self.key, self.time)
+
+    def _read_by(self, key: Any, time: Any) -> str | None:
+        """The same where these are what holds keys and times."""
         if self.max_items is not None:
-            return configured((*read, self.max_items))
-        return None if read == (None, None) else configured(read)
+            return configured((key, time, self.max_items))
+        return None if key is time is None else configured((key, time))
 
     @property
     def _clock(self) -> Clock:
@@ -412,7 +415,8 @@ class TickCountPlan(Plan):
         first |= {"what": ", ".join(map(repr, self._metrics)), "columns": ", ".join(self.columns)}
         first["views"] = ", ".join(view.name for view in self._views)
         if self.users is not None:
-            first["users"] = f"{first['users']}; {_norms(self._parts)}"
+            norms = norms_of(self._parts)
+            first["users"] = f"{first['users']}; L2 norm of what a person changes: {norms}"
             if "together" in first:
                 first["together"] = together_of([part.engine for part in self._parts])
         if isinstance(self.keys, Total):
@@ -427,10 +431,7 @@ class TickCountPlan(Plan):
             own = part.engine._describe()
             known = ("budget", "mechanism", "noise", "neighbouring_relation")
             first[f"part {part.label}"] = ", ".join(f"{name}: {own[name]}" for name in known)
-        largest = (
-            f"{part.label} {math.sqrt(part.engine.counter.max_variance()):.3g}"
-            for part in self._parts
-        )
+        largest = (_largest_of(part) for part in self._parts)
         first["largest_stddev_of_columns"] = ", ".join(largest)
         return first
 
@@ -450,6 +451,7 @@ class TickCountPlan(Plan):
         raise NotImplementedError
 
 
+ON_LATTICE = ", on the lattice that several metrics share"
 ONE_KEY = (
     "is for events whose key is a collection",
     "give key, the field that holds it, without other and on_unknown, or leave {max_items} out",
@@ -531,7 +533,17 @@ def _shares(parts: Sequence[Part]) -> str:
     return ", ".join(f"{part.label} {float(100 * part.share):.3g} %" for part in parts)
 
 
-def _norms(parts: Sequence[Part]) -> str:
-    """What a person changes in all releases, in words."""
-    found = (f"{part.engine.counter.l2_sensitivity:.3g}" for part in parts)
-    return f"L2 norm of what a person changes: {', '.join(found)}"
+def _largest_of(part: Part) -> str:
+    """The largest standard deviation of each column of a part, where it is public."""
+    engine = part.engine
+    if engine.is_number:
+        return f"{part.label} {math.sqrt(engine.counter.max_variance()):.3g}"
+    columns = zip(part.names, engine.expected((), None).columns, strict=True)
+    known = [f"{name} {each.stddev:.3g}" for name, each in columns if each.stddev is not None]
+    return ", ".join(known) or f"{part.label}: not public"
+
+
+def norms_of(parts: Sequence[Part]) -> str:
+    """The L2 norm of what a person changes in the sums of each part."""
+    lattice = "" if all(part.engine.is_number for part in parts) else ON_LATTICE
+    return ", ".join(f"{part.engine.counter.l2_sensitivity:.3g}" for part in parts) + lattice

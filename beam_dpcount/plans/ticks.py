@@ -164,7 +164,7 @@ class TickNumbersPlan(CountingPlan):
         """The periods in each of which a bound holds; None: it holds over the whole stream."""
         if users is None or users.per is None:
             return None
-        return periods_of(self._sentence_clock(), users.per)
+        return periods_of(self._sentence_clock(), users.per, users.late_micros)
 
     @property
     def _restarts(self) -> Grid | None:
@@ -346,6 +346,8 @@ class TickNumbersPlan(CountingPlan):
             known = known, self.other, self._listed
         if self._periods is not None:
             known = known, repr(self._periods.grid)
+            if self._periods.lateness:  # decides in a stream
+                known = known, self._periods.lateness
         return known if bound is None else (known, repr(bound), self._restart)
 
     def _decides(self) -> Any:
@@ -393,7 +395,8 @@ class TickNumbersPlan(CountingPlan):
         said = describe_people(self.users, self._entropy.is_replayable, self.path)
         if self._periods is None:
             return said
-        return said | {"periods": self._periods.describe(), "together": together_of([self])}
+        said |= {"periods": self._periods.describe(), "together": together_of([self])}
+        return said | ({"closing": self._periods.closing} if "people_shards" in said else {})
 
     def _describe_last(self) -> dict[str, str]:
         """What sums over the last ticks are of."""

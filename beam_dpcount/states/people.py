@@ -1,9 +1,12 @@
 """What a shard of people keeps: a cell, and pieces in a bag whose order does not matter.
 
-The cell is an envelope. Its step is the mark: how many periods are over; without periods it stays
+The cell is an envelope. Its step is the mark: how many periods are closed; without periods it stays
 0. Its numbers: the generation of the pieces, how many there are, and how many the last merge left.
 Its memory: the secret that keys all digests of the shard, drawn once, and never again: under
 another one everybody would be new, and count again.
+
+With periods a person is another one in each, with another digest. Rows are forgotten by the mark
+alone, all those of a closed period at once.
 
 A piece has a row for each key under which an event counts, in columns. Little-endian:
 
@@ -11,6 +14,7 @@ A piece has a row for each key under which an event counts, in columns. Little-e
   16 n bytes of digests of people; and if more than one event of a person may count,
   16 n bytes of digests of keys, n bytes that are 1 in the first row of an event,
   and with a gap 8 n bytes of times
+  with periods, u32 each: the periods that rows are of
   u32  CRC-32 of all before it, begun from the secret's
 
 A bag has exactly the pieces that its cell counts. One that is missing, is there twice, was cut
@@ -30,6 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_dpcount.counters.people import Bound, Seen
+from beam_dpcount.counters.periods import Periods
 from beam_dpcount.states.envelope import CHECK, HEAD, Envelope, corrupt
 
 DIGEST = 16  # bytes: of n people two are taken for one with a probability of n^2 2^-129
@@ -37,12 +42,15 @@ SECRET = 32
 MERGED = 64  # pieces that come to a bag before all are made few
 PIECE = 1 << 15  # rows of a piece that a merge writes
 
+_PERIOD = 4  # bytes of the number of one
+
 _HEAD = struct.Struct("<3I")
 _NUMBERS = struct.Struct("<3q")
 
 OTHER_BOUND = (
-    "the state of people belongs to another bound (events, keys, per_key or gap): resume with the "
-    "one it was started with; another one needs a new stream, and spends its budget anew"
+    "the state of people belongs to another bound (events, keys, per_key, gap, per or lateness): "
+    "resume with the one it was started with; another one needs a new stream, and spends its "
+    "budget anew"
 )
 OTHER_SHARDS = (
     "the state of people is spread over another number of shards: resume with the Users(events, "
@@ -60,7 +68,7 @@ class Mark(NamedTuple):
     Fields:
       secret: keys all digests of the shard.
       generation, pieces, merged: of its pieces; how many, and how many the last merge left.
-      closed: how many periods are over.
+      closed: how many periods are closed.
     """
 
     secret: bytes
@@ -72,9 +80,10 @@ class Mark(NamedTuple):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(which keeps a secret)"
 
-    def person(self, name: bytes) -> bytes:
-        """The digest of a person."""
-        return hashlib.blake2b(name, digest_size=DIGEST, key=self.secret).digest()
+    def person(self, name: bytes, period: int = 0) -> bytes:
+        """The digest of a person, in a period."""
+        salt = period.to_bytes(8, "little")
+        return hashlib.blake2b(name, digest_size=DIGEST, key=self.secret, salt=salt).digest()
 
     def names(self, person: bytes, names: Iterable[bytes]) -> list[bytes]:
         """The digests of keys of a person, of whom this is the digest: equal ones of two people
@@ -108,11 +117,15 @@ class PeopleCodec(Envelope):
       bound: the rule that they are bounded by.
       shards: over how many all people are spread.
       placement: the fingerprint of what places them.
+      periods: in each of which the rule holds by itself; None: over the whole stream.
     """
 
-    def __init__(self, bound: Bound, shards: int, placement: str) -> None:
+    def __init__(
+        self, bound: Bound, shards: int, placement: str, periods: Periods | None = None
+    ) -> None:
+        rule = repr(bound) if periods is None else f"{bound!r} in {periods.fingerprint}"
         parts = [
-            (repr(bound), OTHER_BOUND),
+            (rule, OTHER_BOUND),
             (str(shards), OTHER_SHARDS),
             (placement, OTHER_PLACEMENT),
         ]
@@ -121,6 +134,10 @@ class PeopleCodec(Envelope):
         self._widths = [DIGEST]
         if self.keeps_names:
             self._widths += [DIGEST, 1, 8] if bound.gap else [DIGEST, 1]
+        self._of_people = len(self._widths)  # columns that the rule needs
+        self._gap, self._periods = bound.gap, periods
+        if periods is not None:
+            self._widths.append(_PERIOD)
 
     def begin(self, source: Callable[[int], bytes] = os.urandom) -> Mark:
         """The mark of a shard in which there is nobody yet. The secret is in no release."""
@@ -173,7 +190,7 @@ class PeopleCodec(Envelope):
         found = {person: Seen() for person in wanted}
         if not found or not held[0]:
             return found
-        people, *others = held
+        people, *others = held[: self._of_people]
         # By the first half of a digest, and then by all of it.
         first = np.frombuffer(people, "<u8")[::2]
         asked = np.sort(np.frombuffer(b"".join(found), "<u8")[::2])
@@ -196,13 +213,15 @@ class PeopleCodec(Envelope):
 
     def columns(self, rows: Rows) -> list[bytes]:
         """Rows as columns of bytes."""
-        all_of_them = (
-            b"".join(rows.people),
-            b"".join(rows.names),
-            bytes(rows.starts),
-            struct.pack(f"<{len(rows.times)}q", *rows.times),
-        )
-        return list(all_of_them[: len(self._widths)])
+        columns = [b"".join(rows.people)]
+        if self.keeps_names:
+            columns += [b"".join(rows.names), bytes(rows.starts)]
+            if self._gap:
+                columns.append(struct.pack(f"<{len(rows.times)}q", *rows.times))
+        if self._periods is not None:
+            periods = [self._periods.of(micros) for micros in rows.times]
+            columns.append(struct.pack(f"<{len(periods)}I", *periods))
+        return columns
 
     def piece(self, mark: Mark, columns: Sequence[bytes]) -> tuple[Mark, bytes]:
         """The mark with one piece more, and the piece."""
@@ -219,6 +238,14 @@ class PeopleCodec(Envelope):
             mark, piece = self.piece(mark, part)
             pieces.append(piece)
         return mark._replace(merged=mark.pieces), pieces
+
+    def closed(self, mark: Mark, columns: Sequence[bytes]) -> tuple[Mark, list[bytes]]:
+        """The mark once the next period is closed, and the pieces of the periods after it."""
+        mark = mark._replace(closed=mark.closed + 1)
+        stays = np.frombuffer(columns[-1], "<u4") >= mark.closed
+        each = zip(columns, self._widths, strict=True)
+        rows = [np.frombuffer(column, f"V{width}")[stays].tobytes() for column, width in each]
+        return self.merged(mark, rows)
 
     def _parts(self, columns: Sequence[bytes]) -> Iterator[list[bytes]]:
         for at in range(0, len(columns[0]) // DIGEST, PIECE):

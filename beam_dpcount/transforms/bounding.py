@@ -11,16 +11,12 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_dpcount.counters.people import Bound, Users
 from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.parcels import Parcels
+from beam_dpcount.dofns.periods import BoundPeriods
 from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.users import SHARDS, BoundArriving, BoundShards, SendToShards
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.transforms.inputs import in_windows, once_per_window
-
-STREAMING_PERIODS = (
-    "users with per= are bounded period by period on bounded input only: read the events of one "
-    "period or more from files, or leave per out"
-)
 
 
 def bounded_events(
@@ -52,8 +48,6 @@ def bounded_events(
       periods: in each of which the bound holds by itself; None: over the whole stream.
     """
     is_global = isinstance(events.windowing.windowfn, GlobalWindows)
-    if streaming and periods is not None:
-        raise ValueError(STREAMING_PERIODS)
     placement = Placement(users.shards, entropy) if streaming else Placement(SHARDS)
     sending = SendToShards(users, parcels, placement, streaming)
     send: Any = beam.ParDo(sending)
@@ -64,6 +58,8 @@ def bounded_events(
         seeds = events.pipeline | "PeopleShards" >> shards.with_output_types(tuple[int, bytes])
         by_person: Any = (seeds, sent) | "Seeded" >> beam.Flatten()
         bounding: beam.DoFn = BoundArriving(bound, parcels, placement)
+        if periods is not None:
+            bounding = BoundPeriods(bound, parcels, placement, periods)
     else:
         by_person = once_per_window(sent, GlobalWindows()) | "ByPerson" >> beam.GroupByKey()
         bounding = by_shard(bound, parcels, periods=periods)

@@ -9,10 +9,8 @@ from typing import Any
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.budget.ledger import claim
-from beam_dpcount.counters.charged import CounterSpender
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.plans.counting import CountingPlan, refuse_early_draws
-from beam_dpcount.plans.described import configuration
 from beam_dpcount.transforms.described import Described
 from beam_dpcount.transforms.inputs import check_pairs, check_windows, use_streaming
 from beam_dpcount.transforms.runners import check_runner, check_workers
@@ -44,16 +42,11 @@ class Counting(CountingPlan, Described):
         if streaming or replayable:
             refuse_early_draws(counter.mechanism, replayable)
         applied = elements.pipeline.transforms_stack[-1].full_label
-        entropy = self._entropy.named(applied)
-        by = None if self.users is None else self.users.by
-        user = by if isinstance(by, str) else None
-        losses = self._losses(counter)
-        how = entropy, self._at_clock, user, configuration(self), losses
-        spender = CounterSpender(counter, *how)
+        spender = self.spender(counter, applied)
         # The last of the checks.
         claim(self.budget, by=applied, spender=spender, keys_delta=self._keys_delta)
         if streaming in self._instead:
             _LOGGER.warning("%s: %s", applied, self._instead[streaming])
         object.__setattr__(self, "counter", counter)  # to others it is fixed
         self._show_applied(elements.pipeline)
-        return entropy
+        return spender.entropy

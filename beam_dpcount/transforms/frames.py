@@ -10,11 +10,9 @@ import pyarrow as pa
 
 from beam_dpcount.budget.ledger import claim
 from beam_dpcount.budget.shares import Share
-from beam_dpcount.counters.charged import CounterSpender
 from beam_dpcount.lanes.contents import contents_of
 from beam_dpcount.lanes.frames import Frame
 from beam_dpcount.lanes.ticks import ListedLane
-from beam_dpcount.plans.described import configuration
 from beam_dpcount.plans.sentence import Part
 from beam_dpcount.plans.ticks import TickNumbersPlan
 
@@ -25,8 +23,8 @@ ANEW = "noise is new in each run: to run this again is a second release, which c
 _TIME = pa.timestamp("us", "UTC")
 
 
-def released(part: Part, frame: Frame) -> pa.Table:
-    """The releases of the rows of a frame.
+def read_frame(part: Part, frame: Frame) -> ListedLane:
+    """The rows of a frame, counted.
 
     Args:
       part: what counts them: one number.
@@ -35,14 +33,23 @@ def released(part: Part, frame: Frame) -> pa.Table:
     Raises:
       ParameterError: the frame cannot be read. Then nothing is spent.
     """
-    engine, (name,) = part.engine, part.names
     contents = contents_of(part)
-    lane = ListedLane(engine, contents, LABEL)
+    lane = ListedLane(part.engine, contents, LABEL)
     for micros, (counted,), keys, people in frame.columns([contents]):
         lane.add(micros, counted, keys, people)
-    counter, entropy, user = engine.counter, engine.noise, frame.user
-    spender = CounterSpender(counter, entropy.named(LABEL), True, user, configuration(engine))
-    claim(engine.budget, by="over", spender=spender)
+    return lane
+
+
+def released(lane: ListedLane, name: str) -> pa.Table:
+    """The releases of what was counted; the budget is spent.
+
+    Args:
+      lane: what counted.
+      name: of the column of values.
+    """
+    engine = lane.count
+    entropy = engine.noise
+    claim(engine.budget, by="over", spender=engine.spender(engine.counter, LABEL))
     again = ANEW
     if isinstance(engine.budget, Share):
         again = CHARGED.format(ledger=engine.budget.ledger.name or "a ledger")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
@@ -16,7 +16,7 @@ from apache_beam.transforms.window import GlobalWindows, WindowFn
 from beam_dpcount.budget.ledger import claim
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.charged import CounterSpender, JoinedSpender
+from beam_dpcount.counters.charged import JoinedSpender
 from beam_dpcount.counters.clock import Last, check_keys
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
 from beam_dpcount.counters.selection import SelectKeys
@@ -33,8 +33,6 @@ from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.rows import RowElementError, is_row_type
 from beam_dpcount.lanes.cells import Times
 from beam_dpcount.lanes.frames import Frame
-from beam_dpcount.plans.counting import check_entropy
-from beam_dpcount.plans.described import configuration
 from beam_dpcount.plans.expected import Expected
 from beam_dpcount.plans.sentence import TIMES_OF_STREAMS, TickCountPlan, counts_people
 from beam_dpcount.plans.ticks import STREAMING_ACTIVE
@@ -45,7 +43,7 @@ from beam_dpcount.statistics.metrics.joint import Joint
 from beam_dpcount.transforms.active import ActivePeople
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
-from beam_dpcount.transforms.frames import released
+from beam_dpcount.transforms.frames import read_frame, released
 from beam_dpcount.transforms.inputs import (
     in_windows,
     once_per_window,
@@ -291,11 +289,17 @@ class TickCount(TickCountPlan, Described):
           ['key', 'step', 'start', 'timestamp', 'count', 'count_stddev']
         """
         engine, frame = self._frame(table, key, time)
-        if not (engine.noise.is_replayable or isinstance(self.budget, Share)):
-            if self._released_over:
-                raise ParameterError("over", *_AGAIN)
-            self.__dict__["_released_over"] = True
-        return released(self._parts[0], frame)
+        budget, part = self.budget, self._parts[0]
+        once = not (engine.noise.is_replayable or isinstance(budget, Share))
+        if once and self._released_over:
+            raise ParameterError("over", *_AGAIN)
+        if isinstance(budget, Share) and budget.ledger.resumes:
+            raise ParameterError("over", *_NO_STATE)
+        read_as = self._read_by(frame.key, frame.time)
+        inside = replace(engine.inside, fingerprint=read_as)
+        lane = read_frame(part._replace(engine=engine.within(inside)), frame)
+        self.__dict__["_released_over"] = once  # now that the table was read
+        return released(lane, part.names[0])
 
     _released_over = False
 
@@ -336,15 +340,8 @@ class TickCount(TickCountPlan, Described):
             self._show_applied(events.pipeline)
             return releases
         applied = events.pipeline.transforms_stack[-1].full_label
-        by = None if self.users is None else self.users.by
-        user, entropy = by if isinstance(by, str) else None, check_entropy(self.entropy)
-        named = entropy.named(applied)
-        spenders = [
-            CounterSpender(
-                *(engine.counter, named, True, user, configuration(engine), engine.period_costs)
-            )
-            for engine in (part.engine for part in self._parts)
-        ]
+        engines = [part.engine for part in self._parts]
+        spenders = [engine.spender(engine.counter, applied) for engine in engines]
         claim(self.budget, by=applied, spender=JoinedSpender(spenders))
         rows = self._joined(events, streaming)
         self._show_applied(events.pipeline)
@@ -402,6 +399,11 @@ class TickCount(TickCountPlan, Described):
 _AGAIN = (
     "has released once, and a second release costs the budget again",
     "make the count with a share of a Ledger for each, or with entropy=ReplayableEntropy(...)",
+)
+_NO_STATE = (
+    "begins anew in each call, and the ledger takes runs for those that go on: a second one would "
+    "cost nothing",
+    "make the Ledger without {resumes}",
 )
 _ONE_NUMBER = (
     "takes one count or sum of listed keys or TOTAL, in one view",

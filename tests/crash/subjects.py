@@ -347,6 +347,21 @@ class People(_OfPeople, Ticks):
         return _first_of_each([row for row in rows if row.value], _most(size))
 
 
+class Periods(People):
+    """The same in each of a few periods."""
+
+    label = "TickCount of people of periods"
+
+    def _more(self, size: Size) -> dict[str, Any]:
+        return {"users": dp.Users(itemgetter(2), events=1, keys=1, per_key=1, per=_WINDOW)}
+
+    def _counted(self, size: Size, rows: list[Row]) -> Iterable[Row]:
+        periods: dict[int, list[Row]] = {}
+        for row in filter(itemgetter(1), rows):  # as above
+            periods.setdefault(row.micros // (_WINDOW * TICK), []).append(row)
+        return [row for some in periods.values() for row in _first_of_each(some, 1)]
+
+
 class Selected(Ticks):
     """Nobody lists the keys: which are shown, and when, is decided by their private counts."""
 
@@ -425,6 +440,7 @@ SUBJECTS: dict[str, Subject] = {
     "late": Late(),
     "selected": Selected(),
     "people": People(),
+    "periods": Periods(),
 }
 
 

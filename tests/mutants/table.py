@@ -66,6 +66,39 @@ MUTANTS = (
     ),
     Mutant(
         "a period",
+        "in a stream it remembers the one before",
+        f"{_DOFNS}/periods.py",
+        "mark.person(name, period) if counts",
+        "mark.person(name) if counts",
+        "tests/test_periods_streaming.py::test_streams_count_what_files_do[fn]",
+    ),
+    Mutant(
+        "a period",
+        "after it is closed an event counts if nothing is found of its person",
+        f"{_DOFNS}/periods.py",
+        "counts = name and period >= mark.closed",
+        "counts = name",
+        "tests/test_periods_streaming.py::"
+        "test_a_closed_period_is_over_for_those_who_were_not_there_too",
+    ),
+    Mutant(
+        "a period",
+        "one that is still open is forgotten",
+        f"{_STATES}/people.py",
+        'np.frombuffer(columns[-1], "<u4") >= mark.closed',
+        'np.frombuffer(columns[-1], "<u4") > mark.closed',
+        "tests/test_periods_streaming.py::test_the_rule_starts_afresh_in_each_period[bound1-9]",
+    ),
+    Mutant(
+        "a period",
+        "none is ever forgotten",
+        f"{_STATES}/people.py",
+        'np.frombuffer(columns[-1], "<u4") >= mark.closed',
+        'np.frombuffer(columns[-1], "<u4") >= 0',
+        "tests/test_periods_streaming.py::test_what_is_kept_stays_as_large_as_a_period",
+    ),
+    Mutant(
+        "a period",
         "several of them take n times the delta of one, and not what shows all their events",
         f"{_COUNTERS}/period_costs.py",
         "            return Fraction(selection.delta)\n        change",
@@ -120,6 +153,14 @@ MUTANTS = (
         "            factor, times = self.event_cost * factor, self._changes * times",
         "            factor, times = factor, times",
         "tests/test_periods.py::test_what_enters_a_ledger_of_person_days",
+    ),
+    Mutant(
+        "a period",
+        "a restart takes people of the window before over, uncharged",
+        f"{_DOFNS}/ticks.py",
+        "if not plan.fold or step <= passed or is_over:",
+        "if not plan.fold or is_over:",
+        "tests/test_periods_streaming.py::test_a_restart_takes_nobody_over[fold]",
     ),
     # Ticks that have not ended
     Mutant(
@@ -1562,6 +1603,15 @@ MUTANTS = (
         "            if not is_whole or generation",
         "            if generation",
         f"{_PEOPLE}test_pieces_that_are_not_what_was_written_are_refused[0-a bit]",
+    ),
+    Mutant(
+        "shards of people",
+        "what a bundle gathers at a time is told apart by its contents",
+        f"{_DOFNS}/users.py",
+        "            tag = secrets.token_bytes(_TAG)\n",
+        "            whole = b''.join(joined.values())\n"
+        "            tag = hash(whole).to_bytes(_TAG, 'big', signed=True)\n",
+        f"{_PEOPLE}test_the_order_of_elements_does_not_tell_equal_flushes",
     ),
     Mutant(
         "shards of people",
