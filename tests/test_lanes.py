@@ -412,6 +412,7 @@ OPTIONS: dict[str, tuple[object, ...]] = {
     "views": (*KEYS, *VIEWS, "--user", "user", "--per-user", 3, "--per-key", 2),
     "zone": (*KEYS, "--zone", "Europe/Paris", "--view", "each"),
     "metrics": (*KEYS, *METRICS_OF_ALL),
+    "clipped": (*KEYS, *METRICS_OF_ALL, "--max-per-tick", 1),
     "metrics of people": (*METRICS_OF_ALL, "--user", "user", "--per-user", 3),
     "people and others": (
         *(*KEYS, "--user", "user", "--per-user", 4, "--per-key", 2, "--view", "restart 4"),
