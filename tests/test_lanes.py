@@ -31,7 +31,7 @@ from beam_dpcount.counters.people import Bound, Seen
 from beam_dpcount.dofns.ticks import window_from as beams_window
 from beam_dpcount.lanes import spill
 from beam_dpcount.lanes.contents import Contents, Numbers, Vectors, contents_of
-from beam_dpcount.lanes.people import counted_rows
+from beam_dpcount.lanes.people import counted_rows, firsts_of
 from beam_dpcount.lanes.totals import Totals
 from beam_dpcount.lanes.windows import window_from
 from beam_dpcount.mechanisms.base import IntArray
@@ -626,3 +626,17 @@ def test_a_hundred_rows_take_little_more_than_libraries_do(
         if min(took["rows"]) <= 4 * min(took["load"]):
             break
     assert min(took["rows"]) <= 4 * min(took["load"]), took
+
+
+@pytest.mark.parametrize("last", [1 << 43, (1 << 44) - 1, 1 << 44, 1 << 52])
+def test_codes_of_many_people_and_names_do_not_meet(last: int) -> None:
+    """Products beyond 64 bits would, and one event of the last name would decide about it."""
+    people = np.arange((1 << 20) + 1, dtype=np.int64)
+    names = np.zeros(len(people), dtype=np.int64)
+    names[-1] = last
+    at = np.zeros(len(people), dtype=np.int64)
+    left = counted_rows(Bound(2, 2, 1, 0), people, at, names, lambda some: [])
+    assert len(left) == len(people)
+    assert firsts_of(people, names).all()
+    once = counted_rows(Bound(2, 2, 1, 0), people // 2, at, names, lambda some: [])
+    assert len(once) == (1 << 19) + 1

@@ -146,6 +146,40 @@ def test_a_second_release_is_charged_repeats_or_is_refused() -> None:
     assert json.loads(first.schema.metadata[b"beam_dpcount"])["again"] == frames.REPEATS
 
 
+def test_of_two_calls_at_once_one_releases() -> None:
+    """A reader may take long, and call `over` itself."""
+    counting, batches = count(), table().to_batches(10)
+    released = []
+
+    def nested() -> Iterator[pa.RecordBatch]:
+        yield batches[0]
+        released.append(counting.over(table(), key="page", time="ts"))
+        yield from batches[1:]
+
+    reader = pa.RecordBatchReader.from_batches(table().schema, nested())
+    with pytest.raises(ParameterError, match="has released once"):
+        counting.over(reader, key="page", time="ts")
+    assert len(released) == 1
+
+
+def test_texts_beyond_their_dictionary_are_none() -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0, 7, 0]), pa.array(["7"]), safe=False)
+    broken = pa.table({"page": texts, "ts": [10] * 3, "who": [1, 2, 3]})
+    assert counted(broken, keys=["7"]) == [2] * 4
+
+
+def test_a_frame_of_a_class_that_raises_is_refused_without_its_words() -> None:
+    pandas = pytest.importorskip("pandas")
+
+    class Strange(pandas.DataFrame):  # type: ignore[misc,name-defined]
+        def __getitem__(self, name: object) -> object:
+            raise RuntimeError("a cell")
+
+    with pytest.raises(ParameterError, match="broke off") as caught:
+        counted(Strange(PLAIN))
+    assert "a cell" not in "".join(format_exception(caught.value))
+
+
 def test_a_table_that_cannot_be_read_spends_nothing() -> None:
     ledger = dp.Ledger(dp.ApproxDP(1.0, 1e-6))
     shared = count(budget=ledger.share(0.25))

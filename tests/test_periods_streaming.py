@@ -6,7 +6,9 @@ import random
 from collections import defaultdict
 from typing import Any
 
+import apache_beam as beam
 import pytest
+from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
@@ -295,3 +297,22 @@ def test_several_periods_of_a_stream_that_folds_cost_more() -> None:
         return count.epsilon_at(1e-6, periods=3)
 
     assert costs("fold") > costs("drop")
+
+
+@pytest.mark.pipeline
+def test_a_ledger_is_told_what_periods_cost_in_a_stream() -> None:
+    """Of several views, too, which learn that it is one only where they are applied."""
+    clock = dp.Clock(10, start=0, ticks=400)
+    ledger = dp.Ledger(dp.ZCDP(0.05))
+    count = dp.TickCount(
+        *(ledger.share(1.0), [clock, clock.each()]),
+        keys=["a"], users=dp.Users(DAYS.by, 1, per=100),
+    )  # fmt: skip
+    bounded = count.epsilon_at(1e-6, periods=3)
+    assert "in a stream" in str(count)
+    pipeline = beam.Pipeline("BundleBasedDirectRunner")
+    events: Any = pipeline | TestStream().advance_watermark_to_infinity()
+    _ = events.with_output_types(tuple[str, Any]) | count
+    told = ledger.epsilon_at(1e-6, unit="period", periods=3)
+    assert told >= count.epsilon_at(1e-6, periods=3) * (1 - 1e-9) > bounded
+    assert "in a stream" not in str(count)

@@ -89,6 +89,7 @@ class Frame:
             )
 
     def _of(self, batch: Batch, contents: Sequence[Contents]) -> Columns:
+        batch = {name: _plain(column) for name, column in batch.items()}
         micros, known = self.times.micros(batch[self.time])
         keys = None if self.key is None else cells.texts(batch[self.key], _id_of)
         people = None if self.user is None else cells.texts(batch[self.user], _id_of)
@@ -148,7 +149,7 @@ class _Arrow(_Source):
         while (batch := read(_next_of, self._reader)) is not None:
             if batch is UNREADABLE:  # what has come so far is not all
                 raise ParameterError("table", *BROKE_OFF)
-            yield {name: _plain(batch.column(name)) for name in names}
+            yield {name: batch.column(name) for name in names}
 
 
 def _opened(table: Any) -> pa.RecordBatchReader | None:
@@ -176,13 +177,19 @@ class _Pandas(_Source):
         self._table, self.names = table, [*table.columns]
 
     def kind(self, name: str) -> pa.DataType:
-        found = read(pa.Array.from_pandas, self._table[name].iloc[:0])
-        return pa.null() if found is UNREADABLE else found.type
+        none = read(self._cells, name, slice(0))
+        return none.type if isinstance(none, pa.Array) else pa.null()
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
         for first in range(0, len(self._table), _ROWS):
             rows = slice(first, first + _ROWS)
-            yield {name: _cells_of(self._table[name].iloc[rows]) for name in names}
+            columns = {name: read(self._cells, name, rows) for name in names}
+            if any(column is UNREADABLE for column in columns.values()):  # by a class of its own
+                raise ParameterError("table", *BROKE_OFF)
+            yield columns
+
+    def _cells(self, name: str, rows: slice) -> pa.Array | list[object]:
+        return _cells_of(self._table[name].iloc[rows])
 
 
 def _is_pandas(table: object) -> bool:
@@ -201,11 +208,13 @@ def _cells_of(series: Any) -> pa.Array | list[object]:
     array = read(pa.Array.from_pandas, series)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    return series.astype(object).tolist() if array is UNREADABLE else _plain(array)
+    return series.astype(object).tolist() if array is UNREADABLE else array
 
 
 def _plain(array: Any) -> Any:
     """Texts as plain ones, and times in microseconds or coarser, rounded down."""
+    if isinstance(array, list):
+        return array
     kind = array.type
     if pa.types.is_dictionary(kind):
         array = array.dictionary_decode()

@@ -63,18 +63,22 @@ def _by_person_and_time(people: IntArray, micros: IntArray, ties: Ties) -> IntAr
 
 def firsts_of(people: IntArray, names: IntArray) -> npt.NDArray[np.bool_]:
     """Which rows are the first of their person under a name."""
-    many = int(names.max(initial=0)) + 1
-    _, places = np.unique(people * many + names, return_index=True)
+    _, places = np.unique(_pairs(people, names), return_index=True)
     firsts = np.zeros(len(people), dtype=np.bool_)
     firsts[places] = True
     return firsts
 
 
+def _pairs(people: IntArray, names: IntArray) -> IntArray:
+    """A code of each person and name, that sorts as both do."""
+    if (int(people.max(initial=0)) + 1) * (int(names.max(initial=0)) + 1) >= 1 << 63:
+        people, names = (np.unique(codes, return_inverse=True)[1] for codes in (people, names))
+    return np.asarray(people * (int(names.max(initial=0)) + 1) + names, dtype=np.int64)
+
+
 def _within_keys(bound: Bound, people: IntArray, names: IntArray) -> IntArray:
     """Of rows sorted by person and time, those within the bounds on keys, in that order."""
-    many = int(names.max(initial=0)) + 1
-    people = np.cumsum(np.diff(people, prepend=people[:1]) != 0)  # few, so that pairs fit
-    pairs = people * many + names
+    pairs = _pairs(people, names)
     order = np.argsort(pairs, kind="stable")
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = _ranks(pairs[order])

@@ -38,6 +38,15 @@ def together_of(engines: Sequence[Any]) -> str:
     return "" if costs is None else costs.lines(usual_delta(engines), ends)
 
 
+def together_anywhere(engines: Sequence[Any]) -> str:
+    """The same; of a stream, too, where the path is not known yet and they cost more there."""
+    said = together_of(engines)
+    if said and not all(engine._path_known for engine in engines):
+        in_a_stream = together_of([engine.on_path(True) for engine in engines])
+        said += f" (in a stream: {in_a_stream})" * (in_a_stream != said)
+    return said
+
+
 def epsilon_of(engines: Sequence[Any], delta: float | None, periods: int | None) -> float:
     """As `TickCount.epsilon_at` says."""
     at = usual_delta(engines) if delta is None else check_delta(delta)

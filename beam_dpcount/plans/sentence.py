@@ -21,7 +21,7 @@ from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.plans.described import Plan, configured
 from beam_dpcount.plans.inside import Inside
-from beam_dpcount.plans.losses import epsilon_of, together_of
+from beam_dpcount.plans.losses import epsilon_of, together_anywhere
 from beam_dpcount.plans.ticks import NEEDS_EVENTS, STREAMING_ACTIVE, TickNumbersPlan, View
 from beam_dpcount.plans.values import FieldsOf, NumberOf, Ones
 from beam_dpcount.plans.vectors import TickVectorsPlan
@@ -367,7 +367,8 @@ class TickCountPlan(Plan):
           delta: in all, with what showing keys that nobody listed takes of it; default: that of
             the budget, else 1e-6.
           periods: with `Users(per=...)`: for so many periods of one person together, whichever they
-            are. Default: one of them.
+            are. Default: one of them. Before it is applied it is known of bounded input, or with
+            path="streaming" of a stream, where late events of two periods may meet in one tick.
 
         Raises:
           ValueError: no epsilon holds at this delta; or periods is of people who are not protected
@@ -418,7 +419,7 @@ class TickCountPlan(Plan):
             norms = norms_of(self._parts)
             first["users"] = f"{first['users']}; L2 norm of what a person changes: {norms}"
             if "together" in first:
-                first["together"] = together_of([part.engine for part in self._parts])
+                first["together"] = together_anywhere([part.engine for part in self._parts])
         if isinstance(self.keys, Total):
             first["keys"] = "one total"
         if len(self._parts) == 1:

@@ -39,7 +39,7 @@ from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.plans.counting import CountingPlan, describe_people, refuse_early_draws
 from beam_dpcount.plans.inside import Inside
-from beam_dpcount.plans.losses import epsilon_of, together_of
+from beam_dpcount.plans.losses import epsilon_of, together_anywhere
 from beam_dpcount.states.all_shards import ShardPlan
 from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.statistics.numbers import Numbers
@@ -97,6 +97,7 @@ class TickNumbersPlan(CountingPlan):
         known = self.inside.present if self.until is None else None
         self._until = until_of(self.until) if known is None else known
         self._streams = self.path == "streaming"
+        self._path_known = self.path != "auto"
         self._check_until(self._streams)
         self._select = self.keys if isinstance(self.keys, SelectKeys) else None
         self._is_total = isinstance(self.keys, Total)
@@ -321,6 +322,14 @@ class TickNumbersPlan(CountingPlan):
         """As for TickCount."""
         return epsilon_of([self], delta, periods)
 
+    def on_path(self, streaming: bool) -> Self:
+        """A copy that counts on the streaming path, or on the other."""
+        other, counter = copy(self), self._counters[streaming]
+        other._streams, other._path_known = streaming, True
+        for name, value in (("counter", counter), ("selection", self._selecting(counter))):
+            object.__setattr__(other, name, value)  # to others they are fixed
+        return other
+
     def within(self, inside: Inside) -> Self:
         """A copy that knows this of the transform around it."""
         other = copy(self)
@@ -395,7 +404,7 @@ class TickNumbersPlan(CountingPlan):
         said = describe_people(self.users, self._entropy.is_replayable, self.path)
         if self._periods is None:
             return said
-        said |= {"periods": self._periods.describe(), "together": together_of([self])}
+        said |= {"periods": self._periods.describe(), "together": together_anywhere([self])}
         return said | ({"closing": self._periods.closing} if "people_shards" in said else {})
 
     def _describe_last(self) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -297,8 +297,11 @@ class TickCount(TickCountPlan, Described):
             raise ParameterError("over", *_NO_STATE)
         read_as = self._read_by(frame.key, frame.time)
         inside = replace(engine.inside, fingerprint=read_as)
-        lane = read_frame(part._replace(engine=engine.within(inside)), frame)
-        self.__dict__["_released_over"] = once  # now that the table was read
+        lane = read_frame(part._replace(engine=engine.on_path(False).within(inside)), frame)
+        with _RELEASING:  # now that the table was read, which may take long
+            if once and self._released_over:
+                raise ParameterError("over", *_AGAIN)
+            self.__dict__["_released_over"] = once
         return released(lane, part.names[0])
 
     _released_over = False
@@ -334,7 +337,7 @@ class TickCount(TickCountPlan, Described):
         if reader != EventReader():
             pairs: Any = beam.ParDo(ReadEvents(reader, self._clock.grid))
             events = events | "ReadEvents" >> pairs.with_output_types(tuple[str, Any])
-        self._parts = [part._replace(engine=copy(part.engine)) for part in self._parts]
+        self._parts = [p._replace(engine=p.engine.on_path(streaming)) for p in self._parts]
         if len(self._parts) == 1:
             releases: PCollection[Any] = events | "TickCount" >> self._parts[0].engine
             self._show_applied(events.pipeline)
@@ -400,6 +403,7 @@ _AGAIN = (
     "has released once, and a second release costs the budget again",
     "make the count with a share of a Ledger for each, or with entropy=ReplayableEntropy(...)",
 )
+_RELEASING = threading.Lock()
 _NO_STATE = (
     "begins anew in each call, and the ledger takes runs for those that go on: a second one would "
     "cost nothing",

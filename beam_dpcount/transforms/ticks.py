@@ -134,7 +134,8 @@ class TickNumbers(TickNumbersPlan, Counting):
             total: Any = beam.ParDo(self._to_total)
             events = events | "Total" >> total.with_output_types(tuple[str, Any])
         clock = self._used = self._windowed(events)
-        self._streams, until = streaming, self._until_on(streaming, clock)
+        self._streams, self._path_known = streaming, True
+        until = self._until_on(streaming, clock)
         if streaming and self._late == "fold" and self.users is not None and self.users.micros:
             raise ValueError(FOLDS_LATE)
         known = clock == self._clock

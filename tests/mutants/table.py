@@ -1592,6 +1592,15 @@ MUTANTS = (
         "",
         "tests/test_people_keys.py::test_people_behind_a_bound_are_those_who_were_bounded[bounded]",
     ),
+    # Columns
+    Mutant(
+        "columns",
+        "codes of people and names meet where their product does not fit",
+        "beam_dpcount/lanes/people.py",
+        ">= 1 << 63:\n        people, names",
+        ">= 1 << 99:\n        people, names",
+        "tests/test_lanes.py::test_codes_of_many_people_and_names_do_not_meet[4503599627370496]",
+    ),
     # Shards of people
     Mutant(
         "shards of people",
