@@ -14,12 +14,13 @@ from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.dofns import elements, gathered
+from beam_dpcount.dofns import gathered
 from beam_dpcount.dofns.elements import CheckKeys, CountEachElement, StepStddevs
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import NOT_PAIRS
 from beam_dpcount.dofns.kept import Kept, KeptCoder
 from beam_dpcount.dofns.windows import OTHER_WINDOWS, WindowCheck
+from beam_dpcount.states import whole_keys
 from benchmarks.cells import Cell
 from benchmarks.jobs import dofns_of
 from tests.messages import says
@@ -211,7 +212,7 @@ def test_gathered_steps_are_those_of_elements_one_by_one(name: str) -> None:
 
 def test_standard_deviations_of_far_steps_are_those_of_elements_one_by_one() -> None:
     steps = StepStddevs(scripted(1 << 20).counter)
-    for first in (1, elements._REMEMBERED - 3, elements._REMEMBERED + 1, 10**6):
+    for first in (1, whole_keys.REMEMBERED - 3, whole_keys.REMEMBERED + 1, 10**6):
         expected = [steps.at((t,)) for t in range(first, first + 9)]
         assert steps.of(first, first + 8) == expected
     assert np.isnan(StepStddevs(count_of("Sparse").counter).of(10**6, 10**6 + 1)).all()

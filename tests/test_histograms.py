@@ -34,7 +34,6 @@ from beam_dpcount.checks import check_whole
 from beam_dpcount.counters.change import ItemsChange
 from beam_dpcount.counters.choose import PURE_NEEDS_HORIZON
 from beam_dpcount.counters.counter import TAKES_GAUSSIAN, UnsupportedBudgetError
-from beam_dpcount.dofns import elements as dofns
 from beam_dpcount.dofns.intake import NOT_PAIRS, RejectedElementError
 from beam_dpcount.dofns.releases import Rejected, TopRelease, VectorRelease
 from beam_dpcount.mechanisms import (
@@ -48,6 +47,7 @@ from beam_dpcount.mechanisms import (
 )
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.states import whole_keys
 from beam_dpcount.states.codecs import OTHER_STATISTIC, statistic_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.items import (
@@ -444,7 +444,7 @@ def test_long_streams_are_not_held_whole(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = some_rows({"x": 150, "y": 60}, PAYLOADS)
     count = scripted(max_items=2)
     whole = run(lambda p: p | feed(rows) | count).releases
-    monkeypatch.setattr(dofns, "_MOST", 300)
+    monkeypatch.setattr(whole_keys, "_MOST", 300)
     assert (
         run(lambda p: p | feed(rows) | count).releases == whole == by_hand(count, rows, "bounded")
     )

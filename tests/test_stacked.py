@@ -11,9 +11,10 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.dofns import elements, stacked
-from beam_dpcount.dofns.stacked import Stream, past, released
+from beam_dpcount.dofns import elements
 from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.states import stacked
+from beam_dpcount.states.stacked import Stream, past, released
 from tests.scripted import KeyedScript, Script
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)

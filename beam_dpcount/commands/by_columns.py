@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from beam_dpcount.commands.files import tables
 from beam_dpcount.commands.files.columns import columns_of
-from beam_dpcount.commands.files.formats import InputFile, Source, Table
+from beam_dpcount.commands.files.elements import elements_of
+from beam_dpcount.commands.files.formats import InputFile, Place, Places, Source, Table
 from beam_dpcount.commands.progress import Progress
+from beam_dpcount.lanes.elements import ElementsLane, Whole
 from beam_dpcount.lanes.parts import PartsLane
+from beam_dpcount.states.whole_keys import WholeKey
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
@@ -57,3 +62,60 @@ def _batch(releases: Iterable[Any], table: Table, schema: pa.Schema) -> pa.Recor
     rows = [row for release in releases for row in table.rows(release, timed=True)]
     columns = zip(schema.types, zip(*rows, strict=True), strict=True)
     return pa.record_batch([pa.array(cells, kind) for kind, cells in columns], schema=schema)
+
+
+class ByElement:
+    """The lane of columns for a release per element."""
+
+    says = "rows are counted in columns, without a pipeline"
+
+    def prepare(
+        self, task: Task, source: Source, files: Sequence[InputFile], transform: Any
+    ) -> None:
+        """Has the task take over what counts."""
+        self._source, self._files = source, files
+        counter, intake, entropy = transform.on_bounded_input(_LABEL)
+        whole = WholeKey(counter, intake.statistic, intake.draws(entropy))
+        self._count = intake.statistic
+        self._places = Places([source.label(data.path) for data in files])
+        self._lane = ElementsLane(whole, counter.horizon, transform.bound, self._identity)
+        self._ends = list[int]()  # how many rows there are, up to each file
+        task.use(transform)
+
+    def _identity(self, number: int) -> Place:
+        """The place of a row, given its number over all files."""
+        file = bisect_right(self._ends, number)
+        row = number - (self._ends[file - 1] if file else 0) + 1
+        return Place(file, self._places.paths[file], row)
+
+    def write(self, output: tables.Output) -> None:
+        """Where the releases go."""
+        self._target = tables.target_of(output)
+
+    def run(self, progress: Progress) -> int:
+        """Counts, and returns how many rows came past the horizon."""
+        many = 0
+        for data in self._files:
+            for elements in elements_of(self._source, data, self._count):
+                self._lane.add(elements)
+                many += len(elements.xs)
+            self._ends.append(many)
+        schema, late = self._target.schema, self._lane.past_horizon()
+        batches = [self._batch(whole, schema) for whole in self._lane.releases()]
+        tables.write(self._target, pa.Table.from_batches(batches, schema))
+        return late
+
+    def _batch(self, whole: Whole, schema: pa.Schema) -> pa.RecordBatch:
+        """The releases of a key as rows of the output."""
+        key, micros, values, stddevs = whole
+        steps = np.arange(1, len(values) + 1)
+        timed = self._source.timestamp is not None
+        Progress.releases(len(steps))
+        columns = {
+            "key": pa.repeat(key, len(steps)),
+            "step": pa.array(steps),
+            "timestamp": pa.array(micros) if timed else pa.nulls(len(steps), pa.int64()),
+            "value": pa.array(values),
+            "stddev": pa.array(stddevs),
+        }
+        return pa.record_batch([columns[name] for name in schema.names], schema=schema)

@@ -22,12 +22,15 @@ _ONE_BY_ONE: Sequence[tuple[str, Callable[[Any], bool]]] = (
     ("--check", lambda options: options.check),
     ("files elsewhere", lambda options: any("://" in path for path in options.input)),
     ("people who are active", lambda options: _counts_activity(options)),
+    ("--rejected", lambda options: options.rejected is not None),
+    ("--on-reject raise", lambda options: options.on_reject == "raise"),
 )
 
 
 def _counts_activity(options: Any) -> bool:
     """Whether people count while they are active, and not once a key."""
-    if not any(isinstance(metric, People) for metric in metrics_of(options.metric)):
+    given = getattr(options, "metric", None)
+    if not any(isinstance(metric, People) for metric in metrics_of(given)):
         return False
     lasts = any(texts.view(view).name == "last" for view in options.view or ())
     return lasts or options.per_user is None
@@ -46,14 +49,14 @@ def lane_of(task: Task, flags: Sequence[str], names: Collection[str]) -> Any:
         from beam_dpcount.commands.pipeline import Pipeline  # here: it imports Beam
 
         return Pipeline(flags, names, why)
-    from beam_dpcount.commands.by_columns import ByColumns  # here: few commands need it
+    from beam_dpcount.commands import by_columns  # here: few commands need it
 
-    return ByColumns()
+    return by_columns.ByElement() if task.people_are_public else by_columns.ByColumns()
 
 
 def _needs_rows(task: Task, flags: Sequence[str]) -> str:
     """Why rows are counted one by one; empty if columns suffice."""
-    if task.name != "ticks":
+    if task.name not in ("count", "ticks"):
         return f"the command {task.name}"
     if flags:
         return "options for Beam"

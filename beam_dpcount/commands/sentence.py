@@ -204,9 +204,9 @@ class Sentence(TickTask):
         return lambda cell: keys_of(reads((cell, None)), most, known)
 
     def keys_of(self, element: Any) -> list[Any]:
-        if self.reads is None:
+        if self.split is None:
             return [element]
-        return [(key, element[1]) for key, _ in self.count.each_key(element)]
+        return [(key, element[1]) for key in self.split(element[0])]
 
     # What is guaranteed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, count, islice, repeat
+from itertools import chain, count, islice
 from operator import itemgetter
 from typing import Any
 
@@ -18,13 +18,13 @@ from apache_beam.utils import windowed_value
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.dofns.intake import Intake, check_unique, has_str_key
 from beam_dpcount.dofns.kept import Kept, KeptCoder
-from beam_dpcount.dofns.stacked import Stream, blocks, past, released
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.dofns.windows import WindowCheck
-from beam_dpcount.mechanisms.base import IntArray, State
-from beam_dpcount.noise.entropy import Entropy, Noise
-from beam_dpcount.noise.replay import StepNoises
+from beam_dpcount.mechanisms.base import State
+from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.states.codecs import statistic_codec
+from beam_dpcount.states.stacked import Stream, past, released
+from beam_dpcount.states.whole_keys import FEW, REMEMBERED, WholeKey
 from beam_dpcount.states.wire import packer
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,15 +32,8 @@ _LOGGER = logging.getLogger(__name__)
 REJECTED = "rejected"
 PAST_HORIZON = "past_horizon"  # a metric: per element, the number of elements is public
 
-_REMEMBERED = 1 << 16  # standard deviations
-
-# Below this many steps a loop over `step` is faster than the vectorised release.
-_FEW = 48
-_STDDEVS = 1 << 12  # standard deviations that are made at a time
 _JOINED = 1 << 12  # steps that are apart at a time
 _GATHERED = 1 << 20  # bytes of steps that a bundle gathers before it releases them
-# Beyond this many numbers (steps times coordinates) a vector stream is not held whole.
-_MOST = 1 << 23
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 # _WindowedValue has time and windows at once: making a Timestamp costs a microsecond.
@@ -158,7 +151,7 @@ class StepStddevs:
             return self._known[step - 1]
         found = self._far.get(step)
         if found is None:
-            if len(self._far) >= _REMEMBERED:
+            if len(self._far) >= REMEMBERED:
                 self._far.clear()
             found = self._far[step] = self._counter.stddev_at(state)
         return found
@@ -171,9 +164,9 @@ class StepStddevs:
         return self._counter.stddevs_between(first, last)
 
     def _know(self, step: int) -> None:
-        if len(self._known) < step <= _REMEMBERED:
-            horizon = self._counter.horizon or _REMEMBERED
-            many = min(max(2 * step, _FEW), _REMEMBERED, horizon)
+        if len(self._known) < step <= REMEMBERED:
+            horizon = self._counter.horizon or REMEMBERED
+            many = min(max(2 * step, FEW), REMEMBERED, horizon)
             self._known = self._counter.stddevs(many).tolist()
 
 
@@ -257,8 +250,8 @@ class CountWholeKey(VersionedDoFn):
         self._intake, self._entropy = intake, entropy
 
     def setup(self) -> None:
-        self._draws = self._intake.draws(self._entropy)
-        self._stddevs: list[float] = []
+        intake, self._draws = self._intake, self._intake.draws(self._entropy)
+        self._whole = WholeKey(intake.counter, intake.statistic, self._draws)
         self._past_horizon = Metrics.counter("beam_dpcount", PAST_HORIZON)
         in_order = self._intake.counter.draws is not None
         self._stacks = self._intake.is_lean and in_order and not self._draws.digest_size
@@ -298,30 +291,12 @@ class CountWholeKey(VersionedDoFn):
         noise, windows = self._draws.noise, (streams[0].window,)
         of = (lambda s: noise(s.key, s.window, b"")), counter.draws or int
         for stream, steps in released(counter, streams, *of):
-            key, stddevs = stream.key, self._known_stddevs(longest)
+            key, stddevs = stream.key, self._whole.stddevs(longest)
             if windows[0] is not stream.window:
                 windows = (stream.window,)
             for number, (micros, value), stddev in zip(count(1), steps, stddevs, strict=False):
                 # TimestampedValue would assign the window anew, which costs more than all the rest.
                 yield _created(made(key, number, micros, value, stddev), micros, windows)
-
-    def _known_stddevs(self, n: int) -> Iterable[float]:
-        """Those of the first n steps, or more."""
-        counter, few = self._intake.counter, min(n, _REMEMBERED)
-        if len(self._stddevs) < few:
-            self._stddevs = counter.stddevs(few).tolist()
-        if n <= _REMEMBERED:
-            return self._stddevs
-        return chain(self._stddevs, self._far_stddevs(n))
-
-    def _far_stddevs(self, n: int) -> Iterator[float]:
-        """Those beyond what is remembered, in blocks: all would be as long as the key."""
-        counter = self._intake.counter
-        if not counter.goes_on:
-            yield from chain.from_iterable(blocks(counter.stddevs(n)[_REMEMBERED:]))
-            return
-        for first in range(_REMEMBERED + 1, n + 1, _STDDEVS):
-            yield from counter.stddevs_between(first, min(n, first + _STDDEVS - 1))
 
     def _alone(self, element: tuple[str, Iterable[Any]], window: Any) -> Iterator[Any]:
         key, steps = element
@@ -354,49 +329,8 @@ class CountWholeKey(VersionedDoFn):
             self._past_horizon.inc(len(packed) - horizon)
             warn_past_horizon(counter)
         packed = packed[:horizon]
-        if not self._draws.digest_size:
-            noise = self._draws.noise(key, window, b"")
-            values = self._release(packed[:, 1:], repeat(noise), noise)
-        else:
-            noises = self._histories(key, window, packed, identities)
-            whole = None if counter.draws is None else StepNoises(noises, counter.draws)
-            values = self._release(packed[:, 1:], noises, whole)
-        stddevs, made = self._known_stddevs(len(packed)), intake.release_type
+        values = self._whole.values(key, window, packed, identities)
+        stddevs, made = self._whole.stddevs(len(packed)), intake.release_type
         rows = zip(count(1), packed[:, 0].tolist(), values, stddevs, strict=False)
         for number, micros, value, stddev in islice(rows, intake.every - 1, None, intake.every):
             yield _created(made(key, number, micros, intake.shown(value), stddev), micros, windows)
-
-    def _release(self, numbers: IntArray, noises: Iterable[Noise], whole: Any) -> Iterable[Any]:
-        """From the noise of each step, or where it is faster, from that of all at once, if any."""
-        intake, counter = self._intake, self._intake.counter
-        values: Iterable[Any] = self._stepped(numbers, noises)
-        few = len(numbers) <= _FEW or len(numbers) * (counter.dimension or 0) > _MOST
-        if whole is not None and not few:
-            statistic = intake.statistic
-            values = counter.release_lattice(statistic.all(statistic.init(), numbers)[1], whole)
-        if counter.dimension is None and isinstance(values, np.ndarray):
-            return values.tolist()
-        # A vector at a time: lists take four times the memory of arrays.
-        return values
-
-    def _histories(
-        self, key: str, window: object, packed: IntArray, identities: Sequence[object] | None
-    ) -> Iterator[Noise]:
-        """The noise of each step, from the history up to it, as in CountEachElement."""
-        draws = self._draws
-        digest, untimed = draws.begin(key, window), packed.copy()
-        untimed[:, 0] = 0
-        data, size = untimed.tobytes(), 8 * packed.shape[1]
-        for row, identity in enumerate(identities or repeat(None, len(packed))):
-            digest = draws.follow(digest, identity, data[row * size : (row + 1) * size])
-            yield draws.noise(key, window, digest)
-
-    def _stepped(self, numbers: IntArray, noises: Iterable[Noise]) -> Iterator[Any]:
-        """The same in little memory: a step is taken when its release is asked for."""
-        intake, counter = self._intake, self._intake.counter
-        state, memory, following = counter.init(), intake.statistic.init(), iter(noises)
-        for first in range(0, len(numbers), _FEW):
-            memory, xs = intake.statistic.all(memory, numbers[first : first + _FEW])
-            for x in xs.tolist() if xs.ndim == 1 else xs:
-                state, value = counter.step_lattice(state, x, next(following))
-                yield value

@@ -30,8 +30,11 @@ class IntervalWindow(NamedTuple):
     end: Instant
 
 
+EVERYWHERE = GlobalWindow(Instant(_FIRST), Instant(_LAST))
+
+
 def window_from(clock: Grid, origin: int) -> GlobalWindow | IntervalWindow:
     """The window whose count starts at `origin`."""
     if clock.window is None:
-        return GlobalWindow(Instant(_FIRST), Instant(_LAST))
+        return EVERYWHERE
     return IntervalWindow(Instant(origin), Instant(clock.closing(origin)))

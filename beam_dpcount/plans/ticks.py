@@ -7,8 +7,6 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from beam_dpcount.budget.budgets import warn_if_weak
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_choice, check_whole
@@ -42,7 +40,6 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.plans.counting import CountingPlan, describe_people, refuse_early_draws
 from beam_dpcount.plans.inside import Inside
 from beam_dpcount.plans.losses import epsilon_of, together_of
-from beam_dpcount.reading import UNREADABLE, read
 from beam_dpcount.states.all_shards import ShardPlan
 from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.statistics.numbers import Numbers
@@ -479,16 +476,11 @@ class TickNumbersPlan(CountingPlan):
 
     def number(self, content: object) -> int:
         """What an event of this content counts, on the lattice; 0 if it is not a number."""
-        found = read(self._numbers.read, content)
-        return 0 if found is UNREADABLE else int(found[0][0])
+        return self._numbers.number_of(content)
 
     def numbers_of(self, values: IntArray | FloatArray) -> IntArray:
         """`number` of many."""
-        with np.errstate(invalid="ignore"):
-            known = values == values  # not NaN
-        if known.all():
-            return self._numbers.of_all(values)
-        return np.where(known, self._numbers.of_all(np.where(known, values, 0)), 0)
+        return self._numbers.numbers_of(values)
 
     @property
     def reach(self) -> int:

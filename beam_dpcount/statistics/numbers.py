@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
+
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.lattice import Lattice, plain
 from beam_dpcount.errors import NotANumberError
 from beam_dpcount.mechanisms.base import FloatArray
+from beam_dpcount.reading import UNREADABLE, read
 from beam_dpcount.statistics.base import Additions, Codes, IntArray, Statistic
 
 
@@ -57,9 +60,18 @@ class Numbers(Statistic):
         """The least and the largest number, on the lattice."""
         return self._lattice.bounds
 
-    def of_all(self, values: IntArray | FloatArray) -> IntArray:
-        """`read` of many numbers, none of them NaN."""
-        return self._lattice.all(values, None)
+    def number_of(self, content: object) -> int:
+        """What a content counts, on the lattice; 0 if it is not a number."""
+        found = read(self.read, content)
+        return 0 if found is UNREADABLE else int(found[0][0])
+
+    def numbers_of(self, values: IntArray | FloatArray) -> IntArray:
+        """`number_of` many."""
+        with np.errstate(invalid="ignore"):
+            known = values == values  # not NaN
+        if known.all():
+            return self._lattice.all(values, None)
+        return np.where(known, self._lattice.all(np.where(known, values, 0), None), 0)
 
     def read(self, payload: object) -> tuple[Codes, str | None]:
         try:

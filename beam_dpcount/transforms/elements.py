@@ -13,6 +13,7 @@ from beam_dpcount.checks import ParameterError, check_callable, check_whole
 from beam_dpcount.counters.change import Change
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.fitted import fitted
+from beam_dpcount.counters.people import Bound
 from beam_dpcount.counters.users import group_of
 from beam_dpcount.dofns.elements import (
     REJECTED,
@@ -30,7 +31,7 @@ from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.mechanisms import Sparse, Unbounded
 from beam_dpcount.mechanisms.base import MAX_HORIZON, check_horizon
 from beam_dpcount.noise.entropy import Entropy
-from beam_dpcount.plans.counting import describe_people
+from beam_dpcount.plans.counting import describe_people, refuse_early_draws
 from beam_dpcount.statistics.base import Statistic
 from beam_dpcount.statistics.items import check_state
 from beam_dpcount.transforms.bounding import bounded_events
@@ -177,6 +178,22 @@ class StatisticCount(Counting):
             how = streaming, entropy
             elements = bounded_events(elements, self.users, bound, parcels, *how)
         return count_elements(elements, self._intake(), entropy, streaming)
+
+    def on_bounded_input(self, label: str) -> tuple[LatticeCounter, Intake, Entropy]:
+        """What counts a finished input in the global window, what reads it, and the noise.
+
+        Args:
+          label: of the transform, by which noise goes.
+        """
+        counter = self._counters[False]
+        if self._entropy.is_replayable:
+            refuse_early_draws(counter.mechanism, replayable=True)
+        return counter, self._intake(), self._entropy.named(label)
+
+    @property
+    def bound(self) -> Bound | None:
+        """What is bounded here of people's elements; None: nothing."""
+        return self.users.bound() if self.users and self.bounds_people else None
 
     def problem(self, element: object, micros: int | None = None) -> str | None:
         """Why an element does not count as it is; see `beam_dpcount.check`."""

@@ -182,7 +182,7 @@ MUTANTS = (
     Mutant(
         "a tick to come",
         "noise of keys that nobody listed depends on until",
-        f"{_DOFNS}/shards.py",
+        f"{_STATES}/all_shards.py",
         "return ascii((fingerprint, self.shards, self.cap, self.fold, self.counted))",
         "return ascii((fingerprint, self.shards, self.cap, self.fold, self.counted, self.until))",
         "tests/test_until.py::test_noise_of_keys_that_nobody_listed_does_not_know_until",
@@ -359,7 +359,7 @@ MUTANTS = (
     Mutant(
         "shared noise",
         "streams that are released side by side have the noise of the first",
-        f"{_DOFNS}/stacked.py",
+        f"{_STATES}/stacked.py",
         "noises = [noise_of(streams[i]) for i in some.tolist()]",
         "noises = [noise_of(streams[some[0]]) for i in some.tolist()]",
         "tests/test_stacked.py::test_each_comes_out_as_it_would_alone",
@@ -931,7 +931,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "the history of a shard leaves out what a tick counts",
-        f"{_DOFNS}/shards.py",
+        f"{_STATES}/all_shards.py",
         "NO_ID, self.history_of(columns.step + 1, sums))",
         "NO_ID, self.history_of(columns.step + 1, {}))",
         "tests/test_selected_keys.py::"
@@ -940,7 +940,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "the history of a shard leaves out what vectors hold",
-        f"{_DOFNS}/aggregate_shards.py",
+        f"{_STATES}/all_shards.py",
         "entries |= {(key, 1 + place): x for place, x in found}",
         "entries |= {(key, 1 + place): 1 for place, x in found}",
         "tests/test_several.py::test_replayable_noise_follows_what_counts[selected-bounded]",
@@ -948,7 +948,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "the noise of vectors does not follow what they hold",
-        f"{_DOFNS}/aggregates.py",
+        f"{_STATES}/all_vectors.py",
         'return pack_sums({step: 0}) + x.astype("<i8").tobytes()',
         "return pack_sums({step: 0})",
         "tests/test_several.py::test_replayable_noise_follows_what_counts[listed-bounded]",
@@ -1094,6 +1094,30 @@ MUTANTS = (
         "    left = ranks < bound.per_key\n",
         "    left = ranks <= bound.per_key\n",
         "tests/test_lanes.py::test_people_are_bounded_alike",
+    ),
+    Mutant(
+        "bounding",
+        "events of one time are taken in columns whatever they add",
+        f"{_LANES}/contents.py",
+        "places = np.take_along_axis(np.where(there, places, -1), order, axis=1)",
+        "places = np.zeros_like(places)",
+        "tests/test_lanes.py::test_people_of_several_metrics_are_bounded_alike",
+    ),
+    Mutant(
+        "bounding",
+        "what is beyond a person's bound counts in columns, per element",
+        f"{_LANES}/elements.py",
+        "xs[~self._counts(self._bound, keys, people, micros)] = 0",
+        "self._counts(self._bound, keys, people, micros)",
+        "tests/test_lanes.py::test_both_lanes_count_elements_alike",
+    ),
+    Mutant(
+        "caps",
+        "vectors are not clipped in columns",
+        f"{_LANES}/ticks.py",
+        "xs = np.clip(sums.reshape(steps, width), -plan.limits, plan.limits)",
+        "xs = sums.reshape(steps, width)",
+        "tests/test_lanes.py::test_both_lanes_write_the_same_bytes",
     ),
     Mutant(
         "files",
@@ -1248,7 +1272,7 @@ MUTANTS = (
     Mutant(
         "selection",
         "the first metric shows a key, not the number of events",
-        f"{_DOFNS}/aggregate_shards.py",
+        f"{_STATES}/all_shards.py",
         "return self.joint.tested or 0",
         "return 0",
         "tests/test_vector_shards.py::test_no_sum_but_the_number_of_events_shows_a_key[streaming]",
@@ -1256,7 +1280,7 @@ MUTANTS = (
     Mutant(
         "clipping",
         "vectors of hidden keys are not clipped, tick by tick",
-        f"{_DOFNS}/aggregate_shards.py",
+        f"{_STATES}/all_shards.py",
         "made[column] = min(max(x, -cap), cap)",
         "made[column] = x",
         "tests/test_vector_shards.py::test_sums_of_a_tick_are_clipped[1-streaming]",
@@ -1264,7 +1288,7 @@ MUTANTS = (
     Mutant(
         "clipping",
         "vectors of hidden keys are not clipped, all at once",
-        f"{_DOFNS}/aggregate_shards.py",
+        f"{_STATES}/all_shards.py",
         "return names, Sums(sums.places, sums.steps, np.clip(sums.xs, -caps, caps))",
         "return names, sums",
         "tests/test_vector_shards.py::test_sums_of_a_tick_are_clipped[1-bounded]",
@@ -1272,7 +1296,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "shards have one noise whether late events count or not",
-        f"{_DOFNS}/shards.py",
+        f"{_STATES}/all_shards.py",
         "self.shards, self.cap, self.fold, self.counted))",
         "self.shards, self.cap, self.counted))",
         "tests/test_vector_shards.py::"
@@ -1386,7 +1410,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "shards have one noise on both paths",
-        f"{_DOFNS}/shards.py",
+        f"{_STATES}/all_shards.py",
         "ascii((path, self.clock, self.said, counter.fingerprint))",
         "ascii((self.clock, self.said, counter.fingerprint))",
         "tests/test_vector_shards.py::"
@@ -1395,7 +1419,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "shards have one noise at two clocks",
-        f"{_DOFNS}/shards.py",
+        f"{_STATES}/all_shards.py",
         "ascii((path, self.clock, self.said, counter.fingerprint))",
         "ascii((path, self.said, counter.fingerprint))",
         "tests/test_vector_shards.py::"
@@ -1404,7 +1428,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "shards have one noise whatever counts them",
-        f"{_DOFNS}/shards.py",
+        f"{_STATES}/all_shards.py",
         "ascii((path, self.clock, self.said, counter.fingerprint))",
         "ascii((path, self.clock, self.said))",
         "tests/test_vector_shards.py::"
@@ -1413,7 +1437,7 @@ MUTANTS = (
     Mutant(
         "digests without something",
         "shards have one noise whatever else decides which events count",
-        f"{_DOFNS}/shards.py",
+        f"{_STATES}/all_shards.py",
         "self.shards, self.cap, self.fold, self.counted))",
         "self.shards, self.cap, self.fold))",
         "tests/test_vector_shards.py::"
@@ -1608,7 +1632,7 @@ MUTANTS = (
         "shards of people",
         "what a bundle gathers at a time is told apart by its contents",
         f"{_DOFNS}/users.py",
-        "            tag = secrets.token_bytes(_TAG)\n",
+        "            tag = uuid4().bytes[:_TAG]\n",
         "            whole = b''.join(joined.values())\n"
         "            tag = hash(whole).to_bytes(_TAG, 'big', signed=True)\n",
         f"{_PEOPLE}test_the_order_of_elements_does_not_tell_equal_flushes",
@@ -1636,8 +1660,8 @@ MUTANTS = (
         "shards of people",
         "a worker that takes over a state draws another key for its digests",
         f"{_STATES}/people.py",
-        "digest_size=DIGEST, key=self.secret)",
-        "digest_size=DIGEST, key=os.urandom(SECRET))",
+        "digest_size=DIGEST, key=self.secret, salt=salt)",
+        "digest_size=DIGEST, key=os.urandom(SECRET), salt=salt)",
         f"{_PEOPLE}test_the_rule_is_that_of_one_person_alone[Bound(events=3, keys=3, per_key=3, "
         "gap=0)-pairs-7]",
     ),

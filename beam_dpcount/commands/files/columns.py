@@ -105,6 +105,17 @@ def _of_csv(source: Source, data: InputFile, contents: Sequence[Contents]) -> It
         header_of(source, data, None)
 
 
+def parsed_together(
+    source: Source, rows: bytes, places: Sequence[int], width: int
+) -> pa.Table | None:
+    """The columns of lines, in their order, if all of them are sound; else None."""
+    quote: str | bool = b'"' in rows and '"'
+    if not _is_text(rows) or (quote and not all(_sound(rows.split(b"\n"), source.delimiter))):
+        return None
+    table, other = _parsed(source, rows, quote, places, width)
+    return None if other else table
+
+
 def _parted(text: bytes, delimiter: str) -> tuple[bytes, bytes, list[bytes]]:
     """Lines without quotes, joined; those with cells that are quoted as a whole; and the others."""
     if b'"' not in text and _is_text(text):
@@ -112,13 +123,19 @@ def _parted(text: bytes, delimiter: str) -> tuple[bytes, bytes, list[bytes]]:
     plain, others, odd = list[bytes](), list[bytes](), list[bytes]()
     for line in text.split(b"\n"):
         (odd if not _is_text(line) else others if b'"' in line else plain).append(line)
-    between = rf"\x{ord(delimiter):02x}"
-    cell = rf'(?:"(?:[^"\x00]|"")*"|[^"\x00{between}]*)'
-    whole = pc.match_substring_regex(pa.array(others, pa.binary()), f"^{cell}(?:{between}{cell})*$")
-    sound = whole.to_numpy(zero_copy_only=False).tolist()
+    sound = _sound(others, delimiter)
     quoted = [*compress(others, sound)]
     odd += [line for line, is_sound in zip(others, sound, strict=True) if not is_sound]
     return b"\n".join(plain), b"\n".join(quoted), odd
+
+
+def _sound(rows: Sequence[bytes], delimiter: str) -> list[bool]:
+    """Which lines have cells that are quoted as a whole, or not at all."""
+    between = rf"\x{ord(delimiter):02x}"
+    cell = rf'(?:"(?:[^"\x00]|"")*"|[^"\x00{between}]*)'
+    whole = pc.match_substring_regex(pa.array(rows, pa.binary()), f"^{cell}(?:{between}{cell})*$")
+    sound: list[bool] = whole.to_numpy(zero_copy_only=False).tolist()
+    return sound
 
 
 def _is_text(data: bytes) -> bool:

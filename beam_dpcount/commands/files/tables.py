@@ -5,7 +5,6 @@ The file is CSV, JSON lines (the columns of CSV as names of an object) or Parque
 
 import csv
 import gzip
-import io
 import json
 import os
 import re
@@ -215,7 +214,7 @@ def _csv(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     file.write(f"{csv_line(schema.names)}\n".encode())
     for table in tables:
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        file.write("".join(f"{csv_line(row)}\n" for row in rows).encode())
+        file.write("".join(f"{line}\n" for line in csv_lines(rows)).encode())
 
 
 def _json(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
@@ -228,10 +227,24 @@ def _json(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
 
 def csv_line(cells: Iterable[Any]) -> str:
     """A line of CSV without its end."""
-    text = io.StringIO()
+    (line,) = csv_lines([cells])
+    return line
+
+
+def csv_lines(rows: Iterable[Iterable[Any]]) -> list[str]:
+    """Lines of CSV without their ends."""
+    file = _Lines()
     # csv quotes the characters of its line end, and both kinds of newline need quotes.
-    csv.writer(text, lineterminator="\r\n").writerow(cells)
-    return text.getvalue()[:-2]
+    csv.writer(file, lineterminator="\r\n").writerows(rows)
+    return [line[:-2] for line in file.lines]
+
+
+class _Lines:
+    """A file of lines that are written one by one."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.write = self.lines.append
 
 
 # Where to write
