@@ -46,7 +46,7 @@ class Counts(Protocol):
         """The same of many numbers; NaN counts 0."""
 
 
-class _UnreadableRowError(Error):
+class _UnreadableRowError(Error, RuntimeError):
     """A row cannot be read."""
 
 
@@ -170,4 +170,4 @@ def _one_by_one(some: Sequence[Read], count: Counts) -> Elements:
 
 
 def _refuse(row: int, column: str | None, problem: str) -> None:
-    raise _UnreadableRowError
+    raise _UnreadableRowError("a row cannot be read")
