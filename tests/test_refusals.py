@@ -178,7 +178,7 @@ NAMED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(["relation", "on_reject", "path", "late", "on_unknown"], CHOICE),
     **dict.fromkeys(["objective", "over", "scale"], CHOICE),
     **dict.fromkeys(["field", "name", "run", "run_id", "variable", "other"], TEXT),
-    **dict.fromkeys(["tick", "gap", "per"], LENGTH),
+    **dict.fromkeys(["tick", "gap", "per", "lateness"], LENGTH),
     "zone": (5, True, "", "Mars", b"UTC", ["UTC"]),
     **dict.fromkeys(["start", "stop", "until"], TIME),
     "mechanism": (5, None, "BinaryTree", mechanisms.BinaryTree),  # of `calibrate`

@@ -7,13 +7,13 @@ second output.
 
 from __future__ import annotations
 
-import secrets
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
+from uuid import uuid4
 
 import apache_beam as beam
 from apache_beam.coders import BytesCoder
@@ -118,7 +118,7 @@ class SendToShards(VersionedDoFn):
         joined = {shard: b"".join(records) for shard, records in shards.items()}
         tag = b""
         if self._ordered:  # of chance: by contents, bundles that are equal would be taken for one
-            tag = secrets.token_bytes(_TAG)
+            tag = uuid4().bytes[:_TAG]
         return [_placed((shard, tag + data), micros, EVERYWHERE) for shard, data in joined.items()]
 
 
