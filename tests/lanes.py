@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from beam_dpcount.arguments.timestamps import FIRST, LAST
 from beam_dpcount.commands import lanes, manifest, ticks
 from beam_dpcount.commands.files.columns import columns_of
+from beam_dpcount.commands.files.elements import elements_of
 from beam_dpcount.commands.files.events import events
-from beam_dpcount.commands.files.formats import InputFile, Source
+from beam_dpcount.commands.files.formats import InputError, InputFile, Source
 from beam_dpcount.lanes.contents import Contents
+from beam_dpcount.statistics.numbers import Numbers
 from tests import command_lines
 
 Rows = Counter[tuple[Any, ...]]
@@ -105,6 +107,25 @@ def in_columns(source: Source, path: Path, contents: Sequence[Contents]) -> Rows
         rows = zip(*cells, strict=True)
         found.update(row for row in rows if any(x[0] for x in row[3]) and row[0] is not None)
     return found
+
+
+def elements_read(source: Source, path: Path, count: Numbers, in_columns: bool) -> Any:
+    """Key, person, time and number of all rows per element, in their order; or what is wrong."""
+    data = InputFile(str(path))
+    try:
+        if not in_columns:
+            return [
+                (key, event.person, micros or 0, count.number_of(event.value))
+                for key, event, micros in events(source, data)
+            ]
+        found: list[Any] = []
+        for keys, people, micros, xs in elements_of(source, data, count):
+            whose = [""] * len(xs) if people is None else people.to_pylist()
+            names = [name or "" for name in whose]
+            found += zip(keys.to_pylist(), names, micros.tolist(), xs.tolist(), strict=True)
+        return found
+    except InputError as error:
+        return str(error)
 
 
 def both(

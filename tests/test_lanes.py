@@ -23,7 +23,7 @@ import beam_dpcount as dp
 from beam_dpcount.budget.account_file import create
 from beam_dpcount.commands import count, ticks
 from beam_dpcount.commands import lanes as lanes_of_tasks
-from beam_dpcount.commands.files import records
+from beam_dpcount.commands.files import formats, records
 from beam_dpcount.commands.files.formats import Event, Source, value_of
 from beam_dpcount.commands.tick_table import FieldsOfRow
 from beam_dpcount.counters.clock import Clock
@@ -37,6 +37,7 @@ from beam_dpcount.lanes.windows import window_from
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.plans.sentence import TickCountPlan
 from beam_dpcount.states.wire import pack_items, pack_keyed, timed
+from beam_dpcount.statistics.numbers import Numbers as NumbersRead
 from tests import command_lines, lanes
 from tests.command_lines import BUDGET, ROOT, succeed
 
@@ -116,6 +117,37 @@ def test_csv_is_read_alike(
         if "delimiter" in more or ("multiline" in more and odd):
             continue
         read_alike(path, metrics, where=where, **more)
+
+
+@QUIET
+@given(
+    lanes.PAGES,
+    st.lists(lanes.LINES, max_size=3),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.sampled_from([("ms", None), (None, "ms=1"), (None, None)]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_rows_per_element_are_read_alike(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, ...]],
+    odd: list[bytes],
+    end: bytes,
+    measure: tuple[str | None, str | None],
+    timed: bool,
+    plain: bool,
+) -> None:
+    """In their order, or with the same words of the first that cannot be read."""
+    path = tmp_path_factory.mktemp("csv") / "in.csv"
+    if plain:
+        rows = [(str(100 + at), *row[1:]) for at, row in enumerate(rows)]
+    path.write_bytes(lanes.csv_of(rows, odd, end))
+    columns, measured = formats.counted(*measure)
+    how: dict[str, Any] = {"timestamp": "time" if timed else None, "user": "user"}
+    given = Source([str(path)], "page", columns, measured, **how)
+    count = NumbersRead(-2, 5, 0.5)
+    found = [lanes.elements_read(given, path, count, columns) for columns in (True, False)]
+    assert found[0] == found[1]
 
 
 def test_quoted_cells_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

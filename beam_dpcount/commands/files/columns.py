@@ -228,7 +228,7 @@ def _together(
     people = cells.texts(arrays[int(keyed) + len(counted)], text) if whose else None
     times = arrays[len(named) - len(source.times) :]
     how = cells.Times(source.parse, source.timestamp_format, source.timezone == "UTC")
-    micros, known = how.micros(_joined(times))
+    micros, known = how.micros(joined(times))
     measure: Any = source.measure
     fields, there = measure.many(counted, size)
     return Columns(
@@ -236,7 +236,7 @@ def _together(
     )
 
 
-def _joined(times: Sequence[pa.Array]) -> pa.Array:
+def joined(times: Sequence[pa.Array]) -> pa.Array:
     """The column of times; of dates and times of day, their texts with a blank between."""
     if len(times) == 1:
         return times[0]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from beam_dpcount.arguments.timestamps import FIRST, LAST
 from beam_dpcount.commands.files import lines, parquet
-from beam_dpcount.commands.files.columns import Read, parsed_together, text_or_nobody
+from beam_dpcount.commands.files.columns import Read, joined, parsed_together, text_or_nobody
 from beam_dpcount.commands.files.events import events, reader
 from beam_dpcount.commands.files.formats import (
     ALL,
@@ -25,6 +25,7 @@ from beam_dpcount.commands.files.formats import (
     unreadable,
 )
 from beam_dpcount.commands.files.records import Lines, header_of, picked
+from beam_dpcount.errors import Error
 from beam_dpcount.lanes import cells
 from beam_dpcount.lanes.elements import Elements
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
@@ -45,7 +46,7 @@ class Counts(Protocol):
         """The same of many numbers; NaN counts 0."""
 
 
-class _UnreadableRowError(Exception):
+class _UnreadableRowError(Error, RuntimeError):
     """A row cannot be read."""
 
 
@@ -144,8 +145,7 @@ def _together(
     micros = np.zeros(size, dtype=np.int64)
     if source.times:
         how = cells.Times(source.parse, source.timestamp_format, source.timezone == "UTC")
-        (times,) = arrays[len(arrays) - len(source.times) :]  # a ValueError where there are two
-        micros, known = how.micros(times)
+        micros, known = how.micros(joined(arrays[len(arrays) - len(source.times) :]))
         # Beyond the calendar, by an offset, times are cut.
         if not known.all() or (micros <= FIRST).any() or (micros >= LAST).any():
             return None
@@ -170,4 +170,4 @@ def _one_by_one(some: Sequence[Read], count: Counts) -> Elements:
 
 
 def _refuse(row: int, column: str | None, problem: str) -> None:
-    raise _UnreadableRowError
+    raise _UnreadableRowError("a row cannot be read")
