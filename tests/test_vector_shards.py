@@ -35,7 +35,7 @@ def plan_of(count: Any, **options: Any) -> Any:
     inner = getattr(count, "engine", count)
     given = {"fold": True, "entropy": SystemEntropy(), "shards": 1, "cap": 1, **options}
     given["cap"] = inner._change.largest(inner._unit)
-    return inner._shard_plan(inner.selection, inner._clock, **given)
+    return inner._shard_plan_of(inner.selection, inner._clock, **given)
 
 
 def sums_of(plan: Any, events: Events) -> dict[tuple[str, int], int]:
