@@ -197,8 +197,6 @@ def test_a_gap_needs_that_late_events_are_dropped(monkeypatch: pytest.MonkeyPatc
 
     mutant = staticmethod(folding)
     monkeypatch.setattr(tick_transforms.TickNumbers, "_plan_of", mutant)
-        tick_transforms.TickNumbers, "_plan_of", staticmethod(folding)
-    )  # the mutant
     assert change(count).tolist() == [0, 0, 0, 2] + [0] * 8
     assert size(count, change(count)) > float(limit[1]) / fine**2 * 1.01
 
