@@ -452,7 +452,7 @@ class TickNumbersPlan(CountingPlan):
 
     def _shard_plan_of(self, selection: Selection, clock: Grid, **how: Any) -> ShardPlan:
         """The same of keys that nobody listed."""
-        return ShardPlan(selection, clock, shards=self._shards, **how)
+        return ShardPlan(selection, clock, **{"shards": self._shards, **how})
 
     def _plan_of(self, counter: Any, *args: Any, **how: Any) -> TickPlan:
         """What counts, as workers know it."""

@@ -144,8 +144,8 @@ class TickVectorsPlan(TickNumbersPlan):
         return AggregatePlan(counter, *args, **given)
 
     def _shard_plan_of(self, selection: Any, clock: Grid, **how: Any) -> AggregateShardPlan:
-        given: dict[str, Any] = {**how, **self._vectors(selection.counter)}
-        return AggregateShardPlan(selection, clock, shards=self._shards, **given)
+        given: dict[str, Any] = {"shards": self._shards, **how}
+        return AggregateShardPlan(selection, clock, **given, **self._vectors(selection.counter))
 
     def _describe(self) -> dict[str, str]:
         said = super()._describe()
