@@ -665,7 +665,7 @@ def test_codes_of_many_people_and_names_do_not_meet(last: int) -> None:
     """Products beyond 64 bits would, and one event of the last name would decide about it."""
     people = np.arange((1 << 20) + 1, dtype=np.int64)
     names = np.zeros(len(people), dtype=np.int64)
-    names[-1] = last
+    names[5] = last
     at = np.zeros(len(people), dtype=np.int64)
     left = counted_rows(Bound(2, 2, 1, 0), people, at, names, lambda some: [])
     assert len(left) == len(people)

@@ -136,7 +136,7 @@ MUTANTS = (
         f"{_TRANSFORMS}/active.py",
         "            in_one, longest = -(-period // (n + 1)), n + period - 1\n",
         "            in_one, longest = 1, n + period - 1\n",
-        "tests/test_active_audit.py::test_activity_hides_a_person_or_a_period[periods-1-tree-rho]",
+        "tests/test_active_audit.py::test_activity_hides_a_person_or_a_period[periods-1-rounded-rho]",
     ),
     Mutant(
         "a period",
