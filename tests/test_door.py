@@ -282,7 +282,7 @@ def test_a_signal_ends_a_run_and_leaves_nothing(
     after: float, number: int, status: int, word: str, tmp_path: Path
 ) -> None:
     """Whatever it is at: reading options, standard input, or rows; counting; writing."""
-    data, place = in_csv(tmp_path, ROWS * 5000), tmp_path / "work"
+    data, place = in_csv(tmp_path, ROWS * 15_000), tmp_path / "work"  # some seconds
     place.mkdir()
     words = ("count", "--input", "-", *COUNT, "--horizon", 10**6, *EXACT, "--output", "out.csv")
     with data.open("rb") as given:
@@ -298,12 +298,12 @@ def test_a_signal_ends_a_run_and_leaves_nothing(
     time.sleep(after)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    if process.returncode == -number:
-        assert after < 0.5  # before Python had read a line of ours
-    elif process.returncode == 0:
-        assert after > 2  # a fast machine was done before
+    if process.returncode in (0, -number) and b"private counts" in out:
+        assert after > 2  # a fast machine was done before, or Python was about to end
         assert {path.name for path in place.iterdir()} == {"out.csv", "out.csv.manifest.json"}
         return
+    if process.returncode == -number:
+        assert after < 0.5  # before Python had read a line of ours
     else:
         assert process.returncode == status, err
         assert err.decode().splitlines()[-1] == f"{word}: nothing was written"
