@@ -751,7 +751,8 @@ MUTANTS = (
         "an event starts a clock",
         f"{_DOFNS}/ticks.py",
         "            arrived.add(data)\n            return\n",
-        "            arrived.add(data)\n            if cell.read() is not None:\n                return\n",
+        "            arrived.add(data)\n"
+        "            if cell.read() is not None:\n                return\n",
         "tests/test_tick_pipelines.py::test_only_a_seed_starts_the_clock",
     ),
     Mutant(
