@@ -1506,7 +1506,7 @@ MUTANTS = (
         "splices of state",
         "a clock reads the state of another list of keys",
         f"{_STATES}/codecs.py",
-        "(ascii((shards, *keys)), OTHER_KEYS)]",
+        "(ascii((shard, shards, *keys)), OTHER_KEYS)]",
         '("", OTHER_KEYS)]',
         "tests/test_ticks.py::test_another_list_of_keys_is_refused_and_said_so",
     ),
