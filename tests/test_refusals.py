@@ -274,6 +274,7 @@ anything = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=600, deadline=None, derandomize=True, database=None)
 @given(place=st.sampled_from(PLACES), value=anything)
 def test_any_value_is_taken_or_refused(

@@ -51,6 +51,7 @@ def refusal(thing: str, view: str, keys: str, unit: str, path: str) -> str | Non
     return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("unit", ["events", "people"])
 @pytest.mark.parametrize("keys", KEYS)
@@ -199,6 +200,7 @@ def test_people_of_the_last_ticks_cost_their_ticks() -> None:
 # A list of views
 
 
+@pytest.mark.long
 @each_path
 def test_a_list_of_views_is_one_row_a_key_and_tick(path: str) -> None:
     """One row with all columns, in the order of keys and ticks on bounded input."""
@@ -514,6 +516,7 @@ class Endless:
         return itertools.repeat("a")
 
 
+@pytest.mark.long
 @each_path
 @pytest.mark.parametrize("keys", [["c", "a", "b"], dp.SelectKeys(delta=1e-9)], ids=repr)
 def test_an_event_counts_under_its_first_keys(keys: Any, path: str) -> None:
