@@ -81,6 +81,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.suggest_bounds: {"rows": [], "count": TickNumbers(**CLOCK, keys=ITEMS)},
     **{each: {"horizon": 8} for each in mechanisms.ALL},
     mechanisms.Endless: {},
+    mechanisms.CombBLT: {"horizon": 8, "window": 3},
     mechanisms.DecayedBLT: {"horizon": 8, "decay": 0.5},
     mechanisms.SlidingBLT: {"horizon": 8, "window": 3},
     mechanisms.Differences: {"horizon": 8, "window": 3, "inner": mechanisms.Simple2(8)},

@@ -180,13 +180,13 @@ def test_the_last_ticks_take_the_better_mechanism() -> None:
     """Laplace noise of the window for a short one and one event; Gaussian for people."""
     approximate = dp.ApproxDP(1.0, 1e-6)
     assert isinstance(resolve_last(2**40, 24, dp.PureDP(1.0)), Differences)
-    assert resolve_last(720, 24, dp.ZCDP(0.1)).name == "SlidingBLT"
+    assert resolve_last(720, 24, dp.ZCDP(0.1)).name == "CombBLT"
     short = TickCount(approximate, HOURS.last(24), keys=LISTED).counter
     other = dp.calibrate(SlidingBLT(720, 24), approximate, short.change)
     assert short.max_variance() < other.max_variance()
     users, keys = dp.Users("who", 30, per_key=1), [f"k{n}" for n in range(30)]
     many = TickCount(approximate, HOURS.last(24), keys=keys, users=users)
-    assert many.counter.mechanism.name == "SlidingBLT"
+    assert many.counter.mechanism.name == "CombBLT"
 
 
 def test_people_of_the_last_ticks_cost_their_ticks() -> None:
