@@ -67,7 +67,7 @@ def sums_of(engine: Any, events: Sequence[Event]) -> tuple[tuple[int, ...], ...]
     shards.setup()
     shards.start_bundle()
     for key, payload, tick in events:
-        element, micros = (key, payload), tick * TICK * SECOND
+        element, micros = (key, payload), int(tick * TICK * SECOND)
         assert not shards.process(element, placed(element, micros, None))
     bounding = engine._bound_shards(engine.users.bound(), parcels, periods=engine._periods)
     sums = np.zeros((len(engine.keys), TICKS), dtype=np.int64)

@@ -59,7 +59,13 @@ class ActivePeople(TickNumbers):
         super()._set_up()
 
     def _late_events(self) -> str:
+        if super()._late_events() == "fold" and self.late is not None:
+            raise ParameterError("late", *UNFOLDED)
         return "drop"  # two that are folded could make two intervals of one
+
+    def _describe_people(self) -> dict[str, str]:
+        said = super()._describe_people()
+        return said | ({"closing": UNTIL} if "closing" in said else {})
 
     @property
     def _activity(self) -> Activity:
@@ -118,6 +124,12 @@ class ActivePeople(TickNumbers):
         )
 
 
+UNTIL = "events count until their tick ends, whatever lateness is, and late ones never do"
+UNFOLDED = (
+    "would make a person active in another tick than the event's, which people who are active do "
+    "not allow",
+    'give {late=}"drop", or leave {late} out',
+)
 UNCLIPPED = (
     "would clip changes of activity, which then no longer alternate",
     "leave {max_per_tick} out",
