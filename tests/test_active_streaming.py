@@ -227,7 +227,11 @@ def test_every_shard_says_one_thing_a_tick_whoever_is_there() -> None:
     """As many messages, of one length, in one order, with an event or without."""
     engine = count_of(dp.Users(by, keys=2, per=PERIOD), 2)
     shapes = set[Any]()
-    for events in ([], [("a", ("p", 1), 0)], [(k, (f"p{i}", 1), 0) for i in range(40) for k in KEYS]):
+    for events in (
+        [],
+        [("a", ("p", 1), 0)],
+        [(k, (f"p{i}", 1), 0) for i in range(40) for k in KEYS],
+    ):
         stream = Shards(engine, 3)
         for tick in range(TICKS):
             stream.bundle(events if tick == 0 else [])

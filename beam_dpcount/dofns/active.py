@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -38,7 +38,6 @@ from beam_dpcount.dofns.ticks import SEED, window_from
 from beam_dpcount.dofns.users import EVERYWHERE, Bounding, SendToShards
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.noise.replay import NO_ID
 from beam_dpcount.states.all_ticks import TickPlan, name_of
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.envelope import corrupt
@@ -392,8 +391,9 @@ class CountTogether(VersionedDoFn):
 
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
-        self._counter = replace(plan.counter, dimension=len(plan.keys))
-        self._codec = tick_codec(self._counter, plan.clock, plan.keys, self._draws.digest_size)
+        self._counter = plan.side_by_side(len(plan.keys))
+        size = self._draws.digest_size
+        self._codec = tick_codec(plan.counter, plan.clock, plan.keys, size)
         self._horizon = Horizon(plan.clock)
         self._window = window_from(plan.clock, plan.clock.start)
 
@@ -402,9 +402,9 @@ class CountTogether(VersionedDoFn):
     ) -> list[Any]:
         codec, keys, data = self._codec, self._plan.keys, cell.read()
         if data is None:
-            digest = self._draws.begin(ascii(tuple(keys)), self._window)
-            data = codec.encode(self._counter.init(), digest)
-        state, digest = codec.decode(data), codec.digest_of(data)
+            begun = b"".join(self._draws.begin(key, self._window) for key in keys)
+            data = codec.encode(self._counter.init(), begun)
+        state, digests = codec.decode(data), codec.digest_of(data)
         rows = np.frombuffer(codec.memory_of(data), "<i8").reshape(-1, 2 + len(keys))
         waiting = {int(row[0]): row[1:] for row in rows}
         step, *sums = np.frombuffer(element[1], "<i8").tolist()
@@ -413,25 +413,25 @@ class CountTogether(VersionedDoFn):
         waiting[step] = waiting.get(step, 0) + np.array([1, *sums])
         made = list[Any]()
         while (ready := waiting.get(state[0] + 1)) is not None and ready[0] == self._shards:
-            state, digest, releases = self._released(state, digest, waiting.pop(state[0] + 1)[1:])
+            del waiting[state[0] + 1]
+            state, digests, releases = self._released(state, digests, ready[1:])
             made += releases
         memory = b"".join(_TICK.pack(tick) + row.tobytes() for tick, row in waiting.items())
         # State first: what is returned must never be ahead of what is remembered.
-        cell.write(codec.encode(state, digest, memory))
+        cell.write(codec.encode(state, digests, memory))
         return made
 
-    def _released(self, state: Any, digest: bytes, xs: IntArray) -> tuple[Any, bytes, list[Any]]:
-        """The state and digest after a tick, and its releases."""
-        plan, draws, counter = self._plan, self._draws, self._counter
-        xs, step = np.clip(xs, -plan.cap, plan.cap), state[0] + 1
-        digest = draws.follow(digest, NO_ID, _TICK.pack(step) + xs.tobytes())
-        noise = draws.of_keys(plan.keys, self._window, digest)
-        state, values = counter.step_lattice(state, xs, noise)
-        stddev, micros = counter.stddev_at(state), plan.clock.end(plan.clock.start, step)
+    def _released(self, state: Any, digests: bytes, sums: IntArray) -> tuple[Any, bytes, list[Any]]:
+        """The state and digests after a tick, and its releases."""
+        plan, step, window = self._plan, state[0] + 1, self._window
+        x = np.clip(sums, -plan.cap, plan.cap)
+        digests, noise = plan.tick(self._draws, plan.keys, window, digests, step, x[:, None])
+        state, values = self._counter.step_lattice(state, x, noise)
+        stddev, micros = self._counter.stddev_at(state), plan.clock.end(plan.clock.start, step)
         self._horizon.passed(step)
-        last, name = self._window.max_timestamp().micros, name_of(plan)
+        at, name = min(micros, window.max_timestamp().micros), name_of(plan)
         releases = [
-            _placed(Release(key, step, micros, value, stddev, name), min(micros, last), EVERYWHERE)
+            _placed(Release(key, step, micros, value, stddev, name), at, EVERYWHERE)
             for key, value in zip(plan.keys, values.tolist(), strict=True)
         ]
-        return state, digest, releases
+        return state, digests, releases

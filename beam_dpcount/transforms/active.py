@@ -79,7 +79,11 @@ class ActivePeople(TickNumbers):
 
     @property
     def _in_stream(self) -> Any:
-        known: dict[str, Any] = {"activity": self._activity, "clock": self._clock, "keys": self._listed}
+        known: dict[str, Any] = {
+            "activity": self._activity,
+            "clock": self._clock,
+            "keys": self._listed,
+        }
         return {
             "output": tuple[int, bytes],
             "sends": partial(SendTicks, clock=self._clock),
