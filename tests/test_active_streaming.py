@@ -1,4 +1,4 @@
-"""People who are active, in a stream: decided when a tick ends, and released when all have spoken."""
+"""People who are active, in a stream: decided when a tick ends, released when all have spoken."""
 
 from __future__ import annotations
 
@@ -227,11 +227,8 @@ def test_every_shard_says_one_thing_a_tick_whoever_is_there() -> None:
     """As many messages, of one length, in one order, with an event or without."""
     engine = count_of(dp.Users(by, keys=2, per=PERIOD), 2)
     shapes = set[Any]()
-    for events in (
-        [],
-        [("a", ("p", 1), 0)],
-        [(k, (f"p{i}", 1), 0) for i in range(40) for k in KEYS],
-    ):
+    crowd = [(key, (f"p{i}", 1), 0) for i in range(40) for key in KEYS]
+    for events in ([], crowd[:1], crowd):
         stream = Shards(engine, 3)
         for tick in range(TICKS):
             stream.bundle(events if tick == 0 else [])

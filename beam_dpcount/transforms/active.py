@@ -79,15 +79,11 @@ class ActivePeople(TickNumbers):
 
     @property
     def _in_stream(self) -> Any:
-        known: dict[str, Any] = {
-            "activity": self._activity,
-            "clock": self._clock,
-            "keys": self._listed,
-        }
+        bound: Any = partial(ActiveShards, activity=self._activity)
         return {
             "output": tuple[int, bytes],
             "sends": partial(SendTicks, clock=self._clock),
-            "arriving": partial(ActiveShards, **known),
+            "arriving": partial(bound, clock=self._clock, keys=self._listed),
         }
 
     def _each_tick(
