@@ -342,7 +342,7 @@ def test_the_state_and_the_timer_of_listed_keys(horizon: int) -> None:
     assert len(one.release()) == 1
     assert len(one.cells[0].data or b"") == alone + plan.QUEUE + 2 * plan.PENDING
     assert one.timers[0].at == 2 * (first or 0)
-    assert plan.timers("TickCount, listed keys", Load()) == Load().listed_shards == 977
+    assert plan.timers("TickCount, listed keys", Load()) == Load().listed_shards == 64
     names = [f"{i}" for i in range(3000)]
     assert dofns_of(ticks(names, horizon))[CountEachTick]._plan.shards == 3
     assert replace(Load(), keys=3000).listed_shards == 3

@@ -56,14 +56,15 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary, SmoothLaplace
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
-from beam_dpcount.states.all_ticks import TickPlan
+from beam_dpcount.states import all_ticks
+from beam_dpcount.states.all_ticks import TickPlan, shards_of
 from beam_dpcount.states.codecs import OTHER_KEYS, tick_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.inputs import BOUNDED_PATH, MERGING_WINDOWS, SEVERAL_WINDOWS
 from beam_dpcount.transforms.ticks import GAPS, TickNumbers
-from benchmarks.cells import Bag
+from benchmarks.cells import Bag, TickShards
 from benchmarks.jobs import dofns_of
 from tests.messages import says
 from tests.real_data import real_rows
@@ -504,14 +505,18 @@ def test_groups_of_one_key_release_the_same(
 
 
 def by_hand_in_windows(
-    count: TickNumbers, rows: Sequence[Row], size: int, windows: Sequence[int]
+    count: TickNumbers,
+    rows: Sequence[Row],
+    size: int,
+    windows: Sequence[int],
+    keys: Sequence[str] = ("a", "b", "c"),
 ) -> list[Seen]:
     """Every window anew, from its own budget; the last release is stamped within it."""
     seen = []
     for start in windows:
         window = IntervalWindow(start, start + size)
         inside = [r for r in rows if start * SECOND <= r[2] < (start + size) * SECOND]
-        for release in by_hand(count, inside, window=window, origin=start * SECOND):
+        for release in by_hand(count, inside, keys, window=window, origin=start * SECOND):
             micros = min(release.timestamp, (start + size) * SECOND - 1)
             # Steps go on from window to window.
             ticks = (start - windows[0]) * SECOND // count._clock.tick
@@ -1103,6 +1108,44 @@ def test_damaged_state_stops_the_clock(damage: Callable[[bytes], bytes]) -> None
     with pytest.raises(StateError, match=r"checkpoint|resume") as caught:
         bench.fire()
     assert str(SECRET) not in str(caught.value)
+
+
+# Keys in shards
+
+
+@pytest.mark.parametrize("windows", [None, 40], ids=["global", "fixed"])
+@pytest.mark.parametrize("runner", [name for name in RUNNERS if name != "bundles"])
+def test_keys_in_several_shards_are_counted_alike(
+    windows: int | None, runner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(all_ticks, "PER_SHARD", 2)
+    chance = random.Random(7)
+    keys = [f"key {i}" for i in range(5)]
+    rows: list[Row] = [(chance.choice(keys), 1, chance.randrange(120 * SECOND)) for _ in range(80)]
+    count = scripted(keys, path="streaming", horizon=12)
+    windowing = beam.WindowInto(GlobalWindows() if windows is None else FixedWindows(windows))
+    outcome = run(lambda p: p | feed(rows) | windowing | count, runner)
+    if windows is None:
+        assert outcome.releases == by_hand(count, rows, keys)
+    else:
+        starts = [*range(0, 120, windows)]
+        assert_same(sorted_seen(outcome), by_hand_in_windows(count, rows, windows, starts, keys))
+
+
+def test_how_many_shards_keys_have() -> None:
+    """One for few, up to 64 for many, and more where their states would be large."""
+    given = [(1, 1), (1, 10**6), (1024, 1), (1025, 1), (100, 100), (10**6, 1), (10**7, 1)]
+    assert [shards_of(*each) for each in given] == [1, 1, 1, 2, 10, 64, 306]
+
+
+def test_the_state_of_another_shard_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_ticks, "PER_SHARD", 1)
+    shards = TickShards(dofns_of(exact(["a", "b"], path="streaming"))[CountEachTick])
+    shards.seed()
+    shards.cells[0].data = shards.cells[1].data
+    with pytest.raises(StateError, match=says(OTHER_KEYS)):
+        shards.release(0)
+    assert [release.key for release in shards.release(1)] == ["b"]
 
 
 # Retries

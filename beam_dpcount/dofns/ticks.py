@@ -480,7 +480,7 @@ class _Shard:
         self.counter = plan.side_by_side(len(keys))
         self.size, self.limits = len(keys) * plan.width, np.tile(plan.limits, len(keys))
         whole = plan.counter, plan.clock, plan.keys, digest_size
-        self.codec = tick_codec(*whole, plan.shards, len(keys))
+        self.codec = tick_codec(*whole, shard, plan.shards)
 
 
 class CountAllTicks(VersionedDoFn):

@@ -15,7 +15,16 @@ from beam_dpcount.noise.entropy import Draws, Entropy, Noise
 from beam_dpcount.noise.replay import NO_ID
 from beam_dpcount.states.wire import PAIR
 
-PER_SHARD = 1 << 10  # numbers that the keys of a shard have together, at most
+# A bundle visits each shard that it has events of, which costs as much as some hundred counters in
+# one; but all of a shard is written anew at each tick.
+PER_SHARD = 1 << 10  # numbers that the keys of a shard have together, unless there are MANY shards
+MANY, MOST = 64, 1 << 15  # and at most, however many there are
+
+
+def shards_of(keys: int, width: int) -> int:
+    """Over how many shards so many listed keys are spread, of so many numbers each."""
+    numbers = keys * width
+    return min(keys, max(min(-(-numbers // PER_SHARD), MANY), -(-numbers // MOST)))
 
 
 @dataclass(frozen=True)
@@ -59,11 +68,8 @@ class TickPlan:
 
     @property
     def shards(self) -> int:
-        """Over how many shards keys are spread on the streaming path, in turns.
-
-        A visit to a cell costs as much as some hundred counters in it.
-        """
-        return min(len(self.keys), -(-len(self.keys) * self.width // PER_SHARD))
+        """Over how many shards keys are spread on the streaming path, in turns."""
+        return shards_of(len(self.keys), self.width)
 
     def keys_of(self, shard: int) -> Sequence[str]:
         """The keys of a shard, in their order."""

@@ -156,20 +156,17 @@ def tick_codec(
     clock: Grid,
     keys: Sequence[str],
     digest_size: int = 0,
+    shard: int = 0,
     shards: int = 1,
-    mine: int | None = None,
 ) -> StateCodec:
     """For the counters of a shard's keys at a clock; the memory is the pending sums.
 
     Each cell knows the whole list of public keys, in their order, and over how many shards they are
     spread: the clock of a key that is added to a running stream would never start, and one that is
     left out would go on.
-
-    Args:
-      mine: how many of the keys are the shard's. Default: all.
     """
-    parts = [(clock.fingerprint, OTHER_CLOCK), (ascii((shards, *keys)), OTHER_KEYS)]
-    return StateCodec(counter, digest_size, parts, len(keys) if mine is None else mine)
+    parts = [(clock.fingerprint, OTHER_CLOCK), (ascii((shard, shards, *keys)), OTHER_KEYS)]
+    return StateCodec(counter, digest_size, parts, len(keys[shard::shards]))
 
 
 class ShardCodec(Envelope):

@@ -794,7 +794,8 @@ MUTANTS = (
         "an event starts a clock",
         f"{_DOFNS}/ticks.py",
         "            arrived.add(data)\n            return\n",
-        "            arrived.add(data)\n            if cell.read() is not None:\n                return\n",
+        "            arrived.add(data)\n"
+        "            if cell.read() is not None:\n                return\n",
         "tests/test_tick_pipelines.py::test_only_a_seed_starts_the_clock",
     ),
     Mutant(
@@ -1548,7 +1549,7 @@ MUTANTS = (
         "splices of state",
         "a clock reads the state of another list of keys",
         f"{_STATES}/codecs.py",
-        "(ascii((shards, *keys)), OTHER_KEYS)]",
+        "(ascii((shard, shards, *keys)), OTHER_KEYS)]",
         '("", OTHER_KEYS)]',
         "tests/test_ticks.py::test_another_list_of_keys_is_refused_and_said_so",
     ),
