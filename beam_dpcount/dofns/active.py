@@ -34,12 +34,11 @@ from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.ticks import SEED, window_from
+from beam_dpcount.dofns.ticks import SEED, KeyShard, window_from
 from beam_dpcount.dofns.users import EVERYWHERE, Bounding, SendToShards
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.states.all_ticks import TickPlan, name_of
-from beam_dpcount.states.codecs import tick_codec
+from beam_dpcount.states.all_ticks import TickPlan, name_of, shards_of
 from beam_dpcount.states.envelope import corrupt
 from beam_dpcount.states.people import Active, ActivityCodec, Mark
 from beam_dpcount.states.wire import (
@@ -209,7 +208,7 @@ class ActiveShards(BoundingActive):
     person is no longer active, and no rule has to know of it.
 
     At each tick a shard says how many people are active for each key, or how many more than in the
-    tick before, in one message to the counter.
+    tick before, in one message to the counter of each shard of keys.
 
     Args:
       bound, parcels, periods, activity: as for BoundActive.
@@ -286,8 +285,11 @@ class ActiveShards(BoundingActive):
             pieces.add(piece)
         cell.write(codec.cell(mark))
         self._set(timer, step + 1)
-        message = _TICK.pack(step) + sums.tobytes()
-        yield _placed((0, message), clock.end(clock.start, step), EVERYWHERE)
+        parts, micros = shards_of(len(self._keys), 1), clock.end(clock.start, step)
+        for part in range(parts):
+            yield _placed(
+                (part, _TICK.pack(step) + sums[part::parts].tobytes()), micros, EVERYWHERE
+            )
 
     def _due(self, arrived: Any, step: int) -> list[tuple[bytes, bytes]]:
         """The (person, entry) pairs of a tick, of those that have arrived."""
@@ -374,64 +376,68 @@ class ActiveShards(BoundingActive):
 
 
 class CountTogether(VersionedDoFn):
-    """Streaming: the releases of all keys at a tick, by key, once all shards of people have spoken.
+    """Streaming: the releases of a shard of keys at a tick, once all shards of people have spoken.
 
-    One cell holds the counters of all keys, side by side, and what waits: a row for each tick of
-    which some shards have spoken, with its number, how many have, and the sum of each key.
+    The keys are in the shards of CountEachTick. A cell holds their counters, side by side, and what
+    waits: a row for each tick of which some have spoken, with its number, how many have, and the
+    sum of each key.
 
     Args:
       plan: what counts.
-      shards: how many shards there are.
+      people: how many shards of people there are.
     """
 
     STATE = ReadModifyWriteStateSpec("together", BytesCoder())
 
-    def __init__(self, plan: TickPlan, shards: int) -> None:
-        self._plan, self._shards = plan, shards
+    def __init__(self, plan: TickPlan, people: int) -> None:
+        self._plan, self._people = plan, people
 
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
-        self._counter = plan.side_by_side(len(plan.keys))
         size = self._draws.digest_size
-        self._codec = tick_codec(plan.counter, plan.clock, plan.keys, size)
+        self._shards = [KeyShard(plan, shard, size) for shard in range(plan.shards)]
         self._horizon = Horizon(plan.clock)
         self._window = window_from(plan.clock, plan.clock.start)
 
     def process(
         self, element: tuple[int, bytes], cell: Any = beam.DoFn.StateParam(STATE)
     ) -> list[Any]:
-        codec, keys, data = self._codec, self._plan.keys, cell.read()
+        mine, data = self._shards[element[0]], cell.read()
+        codec = mine.codec
         if data is None:
-            begun = b"".join(self._draws.begin(key, self._window) for key in keys)
-            data = codec.encode(self._counter.init(), begun)
+            begun = b"".join(self._draws.begin(key, self._window) for key in mine.keys)
+            data = codec.encode(mine.counter.init(), begun)
         state, digests = codec.decode(data), codec.digest_of(data)
-        rows = np.frombuffer(codec.memory_of(data), "<i8").reshape(-1, 2 + len(keys))
+        rows = np.frombuffer(codec.memory_of(data), "<i8").reshape(-1, 2 + mine.size)
         waiting = {int(row[0]): row[1:] for row in rows}
         step, *sums = np.frombuffer(element[1], "<i8").tolist()
         if step <= state[0]:  # a shard has spoken twice
             raise corrupt()
         waiting[step] = waiting.get(step, 0) + np.array([1, *sums])
         made = list[Any]()
-        while (ready := waiting.get(state[0] + 1)) is not None and ready[0] == self._shards:
+        while (ready := waiting.get(state[0] + 1)) is not None and ready[0] == self._people:
             del waiting[state[0] + 1]
-            state, digests, releases = self._released(state, digests, ready[1:])
+            state, digests, releases = self._released(mine, state, digests, ready[1:])
             made += releases
+            if element[0] == 0:  # all shards have the same ticks
+                self._horizon.passed(state[0])
         memory = b"".join(_TICK.pack(tick) + row.tobytes() for tick, row in waiting.items())
         # State first: what is returned must never be ahead of what is remembered.
         cell.write(codec.encode(state, digests, memory))
         return made
 
-    def _released(self, state: Any, digests: bytes, sums: IntArray) -> tuple[Any, bytes, list[Any]]:
+    def _released(
+        self, mine: KeyShard, state: Any, digests: bytes, sums: IntArray
+    ) -> tuple[Any, bytes, list[Any]]:
         """The state and digests after a tick, and its releases."""
         plan, step, window = self._plan, state[0] + 1, self._window
-        x = np.clip(sums, -plan.cap, plan.cap)
-        digests, noise = plan.tick(self._draws, plan.keys, window, digests, step, x[:, None])
-        state, values = self._counter.step_lattice(state, x, noise)
-        stddev, micros = self._counter.stddev_at(state), plan.clock.end(plan.clock.start, step)
-        self._horizon.passed(step)
+        x = np.clip(sums, -mine.limits, mine.limits)
+        digests, noise = plan.tick(self._draws, mine.keys, window, digests, step, x[:, None])
+        state, values = mine.counter.step_lattice(state, x, noise)
+        stddev, micros = mine.counter.stddev_at(state), plan.clock.end(plan.clock.start, step)
         at, name = min(micros, window.max_timestamp().micros), name_of(plan)
         releases = [
             _placed(Release(key, step, micros, value, stddev, name), at, EVERYWHERE)
-            for key, value in zip(plan.keys, values.tolist(), strict=True)
+            for key, value in zip(mine.keys, values.tolist(), strict=True)
         ]
         return state, digests, releases
