@@ -348,7 +348,7 @@ class CountEachTick(VersionedDoFn):
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
         self._horizon = Horizon(plan.clock)
-        self._shards: dict[int, _Shard] = {}
+        self._shards: dict[int, KeyShard] = {}
 
     def process(
         self,
@@ -418,13 +418,13 @@ class CountEachTick(VersionedDoFn):
         for key, value in zip(keys, values.reshape(x.shape), strict=True):
             yield _placed(self._made(key, tick, micros, value, stddev), at, windows)
 
-    def _of(self, shard: int) -> _Shard:
+    def _of(self, shard: int) -> KeyShard:
         """What is known of a shard, on this worker."""
         if shard not in self._shards:
-            self._shards[shard] = _Shard(self._plan, shard, self._draws.digest_size)
+            self._shards[shard] = KeyShard(self._plan, shard, self._draws.digest_size)
         return self._shards[shard]
 
-    def _begin(self, mine: _Shard, origin: int) -> bytes:
+    def _begin(self, mine: KeyShard, origin: int) -> bytes:
         """The digests of a shard's keys where a count starts."""
         window = window_from(self._plan.clock, origin)
         return b"".join(self._draws.begin(key, window) for key in mine.keys)
@@ -472,7 +472,7 @@ class CountEachTick(VersionedDoFn):
         return _PASSED.unpack_from(memory)[0], memory[_PASSED.size :]
 
 
-class _Shard:
+class KeyShard:
     """What is public of a shard: its keys, their counters as one, and how its cell is packed."""
 
     def __init__(self, plan: TickPlan, shard: int, digest_size: int) -> None:

@@ -47,10 +47,6 @@ from beam_dpcount.statistics.numbers import Numbers
 View = Clock | Each | Last | Restart
 POLICIES = ("drop", "raise")
 _MANY_TICKS = 1 << 16  # as for `least_most`
-STREAMING_ACTIVE = (
-    "People of the last ticks are counted on bounded input only: in a stream, who stays active is "
-    "known too late. Take people of each tick, clock.each(), or of a longer one, clock.restart(n)"
-)
 NEEDS_EVENTS = (
     "is needed: only people at clock.last(n) and clock.each() go without",
     "give e.g. {events=}5",

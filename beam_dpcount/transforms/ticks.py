@@ -151,10 +151,10 @@ class TickNumbers(TickNumbersPlan, Counting):
         if self.users is not None and bound is not None:
             events = bounded_events(
                 *(events, self.users, bound, self.parcels(events), streaming, entropy),
-                output=tuple[str, bytes],
                 windowing=self._restarting(),
                 by_shard=self._bound_shards,
                 periods=self._periods,
+                **{"output": tuple[str, bytes], **(self._in_stream if streaming else {})},
             )
             intake = self._ready(clock)
         elif self._restart is not None:
@@ -193,6 +193,7 @@ class TickNumbers(TickNumbersPlan, Counting):
     # What is made of numbers; vectors take others.
 
     _bound_shards: ClassVar[Any] = BoundShards
+    _in_stream: ClassVar[Any] = {}  # of bounded_events
     _ready: ClassVar[Any] = ReadyTicks
     _read_ticks: ClassVar[Any] = ReadTicks
     _count_each: ClassVar[Any] = CountEachTick

@@ -139,6 +139,48 @@ MUTANTS = (
         "tests/test_active_audit.py::test_activity_hides_a_person_or_a_period[periods-1-rounded-rho]",
     ),
     Mutant(
+        "activity",
+        "in a stream it is decided by arrival",
+        f"{_DOFNS}/active.py",
+        "        due = [batch for batch in batches if _TICK.unpack_from(batch)[0] == step]\n",
+        "        due = [batch for batch in batches if _TICK.unpack_from(batch)[0] <= step]\n",
+        "tests/test_active_streaming.py::test_activity_does_not_depend_on_arrival",
+    ),
+    Mutant(
+        "activity",
+        "a shard with nobody says nothing",
+        f"{_DOFNS}/active.py",
+        "        for part in range(parts):\n",
+        "        for part in range(parts if sums.any() else 0):\n",
+        "tests/test_active_streaming.py::test_every_shard_says_one_thing_a_tick_whoever_is_there",
+    ),
+    Mutant(
+        "activity",
+        "a tick is released before all shards have spoken",
+        f"{_DOFNS}/active.py",
+        " and ready[0] == self._people:\n",
+        " and ready[0] > 0:\n",
+        "tests/test_active_streaming.py::test_no_tick_is_released_before_all_shards_have_spoken",
+    ),
+    Mutant(
+        "activity",
+        "in a stream someone who is silent may change as often again",
+        f"{_DOFNS}/active.py",
+        "            return np.ones(len(rows.lasts), dtype=np.bool_)\n",
+        "            return rows.lasts >= step\n",
+        "tests/test_active_streaming.py::"
+        "test_a_stream_says_what_bounded_input_does[fresh-1-changes]",
+    ),
+    Mutant(
+        "activity",
+        "in a stream keys of the period before are used up",
+        f"{_DOFNS}/active.py",
+        "                if lasts[at] - self._activity.active + 1 >= first\n",
+        "",
+        "tests/test_active_streaming.py::"
+        "test_a_stream_says_what_bounded_input_does[fresh-1-one of two keys a period]",
+    ),
+    Mutant(
         "a period",
         "several of them are as far apart as if none had a tick less, where clocks are changed",
         f"{_COUNTERS}/periods.py",
