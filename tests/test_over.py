@@ -42,6 +42,31 @@ COUNTS: dict[str, dict[str, Any]] = {
     "last": {"clock": HOURS.last(2), "keys": ["a"], "users": dp.Users("who", events=3)},
     "restart": {"clock": HOURS.restart(2), "keys": ["a"], "users": dp.Users("who", 2, per_key=1)},
     "of people": {"what": dp.People(), "keys": ["a"], "users": dp.Users("who", events=2)},
+    "selected": {"keys": dp.SelectKeys(delta=1e-7), "budget": dp.ApproxDP(20.0, 1e-6)},
+}
+SEVERAL: dict[str, dict[str, Any]] = {
+    "metrics": {
+        "what": [
+            dp.Count(),
+            dp.Mean("ms", -1, 2),
+            dp.Rate("ms > 0"),
+            dp.Quantiles("ms", -2, 3, [0.5]),
+        ],
+        "keys": ["a", "b"],
+    },
+    "items": {"what": dp.Items("page", ["a", "b"]), "keys": dp.TOTAL},
+    "views": {"clock": [HOURS.each(), HOURS.last(2), HOURS.restart(2)], "keys": ["a", "b"]},
+    "of both": {
+        "what": [dp.People(), dp.Sum("ms", -1, 2)],
+        "clock": [HOURS, HOURS.each()],
+        "keys": ["a", "b"],
+        "users": dp.Users("who", events=3, per_key=2),
+    },
+    "of selected": {
+        "what": [dp.Count(), dp.Mean("ms", -1, 2)],
+        "keys": dp.SelectKeys(delta=1e-7),
+        "budget": dp.ApproxDP(40.0, 1e-6),
+    },
 }
 
 
@@ -81,7 +106,31 @@ def test_releases_are_those_of_a_pipeline_to_the_bit(name: str) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("name", SEVERAL)
+def test_releases_of_several_numbers_are_those_of_a_pipeline_to_the_bit(name: str) -> None:
+    given = {**SEVERAL[name], "key": None if name == "items" else "page", "time": "ts"}
+    named = count(entropy=replayable(), **given)
+    events = beam.Create(ROWS, reshuffle=False)
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        _ = pipeline | events | named | beam.Map(_kept_whole)
+    mine = named.over(table()).to_pylist()
+    assert len(mine) == len(KEPT) > 3
+    for row, release in zip(mine, KEPT, strict=True):
+        assert (row["key"], row["step"]) == (release.key, release.step)
+        assert round(row["timestamp"].timestamp() * 10**6) == release.timestamp
+        for column in named.columns:
+            found = [release.values, release.lows, release.highs, release.stddevs]
+            ends = ("", "_low", "_high", "_stddev")
+            for end, numbers in zip(ends, found, strict=True):
+                if f"{column}{end}" in row:
+                    assert row[f"{column}{end}"] == numbers[column]
+
+
 KEPT: list[Any] = []
+
+
+def _kept_whole(release: Any) -> None:
+    KEPT.append(release)
 
 
 def _kept(release: Any) -> None:
@@ -312,8 +361,9 @@ def test_a_clock_without_an_end_takes_the_memory_of_the_ticks_that_have_ended(na
 @pytest.mark.parametrize(
     "more",
     [
-        {"keys": dp.SelectKeys()},
-        {"what": [dp.Count(), dp.Mean("ms", 0, 1)]},
+        {"what": dp.Sum(low=0, high=1)},
+        {"what": dp.Rate(lambda event: True)},
+        {"what": dp.People(), "clock": HOURS.last(2), "users": dp.Users("who", changes=4)},
         {"value": len},
         {"on_unknown": "raise"},
         {"path": "streaming"},
@@ -321,5 +371,5 @@ def test_a_clock_without_an_end_takes_the_memory_of_the_ticks_that_have_ended(na
     ids=str,
 )
 def test_what_over_does_not_count_is_said(more: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match="over"):
+    with pytest.raises(ParameterError, match=r"over|what"):
         count(**more).over(table(), key="page", time="ts")

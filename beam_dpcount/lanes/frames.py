@@ -37,8 +37,8 @@ class Frame:
 
     Args:
       table: a pandas, Polars, DuckDB or Arrow table, or a reader of record batches, read once.
-      key, time, user, value: the columns of the key, the time, the person, and of the number that
-        counts; None where there is none.
+      key, time, user: the columns of the key, the time and the person; None where there is none.
+      fields: the columns that metrics read.
       times: how times are read.
     """
 
@@ -46,7 +46,7 @@ class Frame:
     key: str | None
     time: str
     user: str | None
-    value: str | None
+    fields: Sequence[str]
     times: cells.Times
 
     def columns(self, contents: Sequence[Contents]) -> Iterator[Columns]:
@@ -56,16 +56,17 @@ class Frame:
           ParameterError: there is no such column, times are local ones of an unknown zone, or the
             table broke off.
         """
-        read_by = {"key": self.key, "time": self.time, "user": self.user, "value": self.value}
-        names = {parameter: name for parameter, name in read_by.items() if name is not None}
+        read_by = {"key": self.key, "time": self.time, "user": self.user}
+        names = [(parameter, name) for parameter, name in read_by.items() if name is not None]
+        names += [("what", name) for name in self.fields]
         source: _Source = _Pandas(self.table) if _is_pandas(self.table) else _Arrow(self.table)
-        for parameter, name in names.items():
+        for parameter, name in names:
             if source.names.count(name) != 1:
                 shown = ", ".join(map(repr, source.names[:_NAMES])) or "none"
                 problem = NO_COLUMN.format(name=name, names=shown)
                 raise ParameterError(parameter, f"= {problem}", f"give {{{parameter}}} one of them")
         self._check_times(source)
-        for batch in source.batches([*names.values()]):
+        for batch in source.batches([*dict.fromkeys(name for _, name in names)]):
             yield from self._events(batch, contents)
 
     def _events(self, batch: Batch, contents: Sequence[Contents]) -> Iterator[Columns]:
@@ -94,10 +95,10 @@ class Frame:
         keys = None if self.key is None else cells.texts(batch[self.key], _id_of)
         people = None if self.user is None else cells.texts(batch[self.user], _id_of)
         fields = {}
-        if self.value is not None:
-            array = batch[self.value]
+        for name in self.fields:
+            array = batch[name]
             numbers = not isinstance(array, list) and not pa.types.is_string(array.type)
-            fields[self.value] = FieldCells(array, _itself, numbers)
+            fields[name] = FieldCells(array, _itself, numbers)
         return Columns(micros, [each.of_cells(fields, known) for each in contents], keys, people)
 
 

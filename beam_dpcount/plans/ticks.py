@@ -332,6 +332,10 @@ class TickNumbersPlan(CountingPlan):
         object.__setattr__(other, "inside", inside)  # to others it is fixed
         return other
 
+    def reading(self, how: Any) -> Self:
+        """A copy that counts bounded input whose events are read so."""
+        return self.on_path(False).within(replace(self.inside, fingerprint=how))
+
     @property
     def bounds_people(self) -> bool:
         return super().bounds_people and self.inside.bounds

@@ -4,74 +4,71 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from beam_dpcount.budget.ledger import claim
 from beam_dpcount.budget.shares import Share
-from beam_dpcount.lanes.contents import contents_of
+from beam_dpcount.counters.charged import JoinedSpender
 from beam_dpcount.lanes.frames import Frame
-from beam_dpcount.lanes.ticks import ListedLane
-from beam_dpcount.plans.sentence import Part
-from beam_dpcount.plans.ticks import TickNumbersPlan
+from beam_dpcount.lanes.parts import PartsLane
+from beam_dpcount.plans.columns import PLACED, columns_of
+from beam_dpcount.plans.sentence import TickCountPlan
 
-LABEL = "TickCount/TickCount"  # of the engine in a pipeline, by which noise goes
+LABEL = "TickCount"  # of the transform in a pipeline, by which noise goes
 REPEATS = "the noise follows from the secret: over the same rows the same releases, at no cost"
 CHARGED = "charged to {ledger}: another release takes another share of it"
 ANEW = "noise is new in each run: to run this again is a second release, which costs as much again"
 _TIME = pa.timestamp("us", "UTC")
+_ROWS = 1 << 16  # of a batch
 
 
-def read_frame(part: Part, frame: Frame) -> ListedLane:
+def read_frame(count: TickCountPlan, frame: Frame) -> PartsLane:
     """The rows of a frame, counted.
 
     Args:
-      part: what counts them: one number.
+      count: what counts them, on bounded input.
       frame: the rows.
 
     Raises:
       ParameterError: the frame cannot be read. Then nothing is spent.
     """
-    contents = contents_of(part)
-    lane = ListedLane(part.engine, contents, LABEL)
-    for micros, (counted,), keys, people in frame.columns([contents]):
-        lane.add(micros, counted, keys, people)
+    lane = PartsLane(count, LABEL)
+    for columns in frame.columns(lane.contents):
+        lane.add(columns)
     return lane
 
 
-def released(lane: ListedLane, name: str) -> pa.Table:
-    """The releases of what was counted; the budget is spent.
-
-    Args:
-      lane: what counted.
-      name: of the column of values.
-    """
-    engine = lane.count
-    entropy = engine.noise
-    claim(engine.budget, by="over", spender=engine.spender(engine.counter, LABEL))
+def released(count: TickCountPlan, lane: PartsLane) -> pa.Table:
+    """The releases of what was counted; the budget is spent."""
+    budget, engines = count.budget, [part.engine for part in count._parts]
+    place = f"{LABEL}/TickCount" if len(engines) == 1 else LABEL
+    spenders = [engine.spender(engine.counter, place) for engine in engines]
+    spender = spenders[0] if len(spenders) == 1 else JoinedSpender(spenders)
+    claim(budget, by="over", spender=spender)
     again = ANEW
-    if isinstance(engine.budget, Share):
-        again = CHARGED.format(ledger=engine.budget.ledger.name or "a ledger")
-    if entropy.is_replayable:
+    if isinstance(budget, Share):
+        again = CHARGED.format(ledger=budget.ledger.name or "a ledger")
+    if engines[0].noise.is_replayable:
         again = REPEATS
-    about = json.dumps({**engine.described, "again": again}, ensure_ascii=False)
-    numbered = engine.inside.numbered
-    kinds: dict[str, Any] = {"key": pa.string(), "step": pa.int64(), "start": _TIME}
-    kinds |= {"timestamp": _TIME, **({"restart": pa.int64()} if numbered else {})}
-    kinds |= {name: pa.float64(), f"{name}_stddev": pa.float64()}
+    about = json.dumps({**count._describe(), "again": again}, ensure_ascii=False)
+    columns = columns_of(count)
+    kinds: dict[str, Any] = dict.fromkeys(columns.names, pa.float64())
+    kinds |= dict(zip(PLACED, (pa.string(), pa.int64(), _TIME, _TIME), strict=True))
+    kinds |= {"restart": pa.int64()} if columns.numbered else {}
     schema = pa.schema([*kinds.items()], metadata={"beam_dpcount": about})
-    return pa.Table.from_batches(_batches(lane, schema, engine), schema)
 
+    def row(release: Any) -> tuple[Any, ...]:
+        place = release.key, release.step, columns.start(release), release.timestamp
+        numbers = [x for one, cells in columns.cells(release) for x in one.numbers(cells)]
+        return (*place, *[release.restart] * columns.numbered, *numbers)
 
-def _batches(
-    lane: ListedLane, schema: pa.Schema, engine: TickNumbersPlan
-) -> Iterator[pa.RecordBatch]:
-    for series in lane.releases():
-        many = len(series.values)
-        starts = [*engine.clock.borders(series.steps[0], many)][:many]
-        columns = [[series.key] * many, [*series.steps], starts, series.ends]
-        columns += [[series.restart] * many] * engine.inside.numbered
-        columns += [series.values, series.stddevs]
-        arrays = [pa.array(c, kind) for c, kind in zip(columns, schema.types, strict=True)]
-        yield pa.record_batch(arrays, schema=schema)
+    def batches() -> Iterator[pa.RecordBatch]:
+        rows = map(row, lane.rows())
+        while some := [*islice(rows, _ROWS)]:
+            cells = zip(schema.types, zip(*some, strict=True), strict=True)
+            yield pa.record_batch([pa.array(each, kind) for kind, each in cells], schema=schema)
+
+    return pa.Table.from_batches(batches(), schema)

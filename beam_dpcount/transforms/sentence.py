@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -37,7 +38,8 @@ from beam_dpcount.plans.expected import Expected
 from beam_dpcount.plans.sentence import TIMES_OF_STREAMS, TickCountPlan
 from beam_dpcount.reading import Field
 from beam_dpcount.states.all_vectors import Reading
-from beam_dpcount.statistics.metrics import Sum
+from beam_dpcount.statistics.metrics import Rate
+from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.statistics.metrics.joint import Joint
 from beam_dpcount.transforms.active import ActivePeople
 from beam_dpcount.transforms.checking import RowCheck
@@ -261,14 +263,15 @@ class TickCount(TickCountPlan, Described):
         """The releases of a data frame, without a pipeline: a pyarrow Table, a row each.
 
         Its columns are key, step, start and timestamp (the end) of the tick, restart if the count
-        starts anew, the count or sum, and its stddev. They are those of a pipeline over the rows:
-        under replayable noise the same to the bit.
+        starts anew, and of each metric and view its value, the stddev of its noise where that is
+        public, and the ends of its interval (count, count_stddev, count_low, count_high). They are
+        those of a pipeline over the rows: under replayable noise the same to the bit.
 
         Args:
           table: a pandas or Polars data frame, a DuckDB relation, an Arrow table, or a reader of
             record batches, which is read once. Columns are read as fields of events are: rows
-            without a key, a time or a person do not count. What users need is their column, by
-            name, and Sum needs its field.
+            without a key, a time or a person do not count. What users and metrics read are their
+            columns, by name.
           key, time: the columns of the key and the time; default: those of the count.
 
         Guarantee: as for the class. Each call is a release, and a cell of a notebook that runs
@@ -284,47 +287,47 @@ class TickCount(TickCountPlan, Described):
           >>> hours = dp.Clock("1h", start=0, ticks=2)
           >>> count = dp.TickCount(dp.ZCDP(0.5), hours, keys=["/home", "/cart"])
           >>> table = pa.table({"page": ["/home", "/home", None], "ts": [10, 4000, 20]})
-          >>> count.over(table, key="page", time="ts").column_names
-          ['key', 'step', 'start', 'timestamp', 'count', 'count_stddev']
+          >>> count.over(table, key="page", time="ts").column_names[3:]
+          ['timestamp', 'count', 'count_stddev', 'count_low', 'count_high']
         """
-        engine, frame = self._frame(table, key, time)
-        budget, part = self.budget, self._parts[0]
-        once = not (engine.noise.is_replayable or isinstance(budget, Share))
+        frame, budget = self._frame(table, key, time), self.budget
+        once = not (self._parts[0].engine.noise.is_replayable or isinstance(budget, Share))
         if once and self._released_over:
             raise ParameterError("over", *_AGAIN)
         if isinstance(budget, Share) and budget.ledger.resumes:
             raise ParameterError("over", *_NO_STATE)
         read_as = self._read_by(frame.key, frame.time)
-        inside = replace(engine.inside, fingerprint=read_as)
-        lane = read_frame(part._replace(engine=engine.on_path(False).within(inside)), frame)
+        count = copy(self)
+        count._parts = [part._replace(engine=part.engine.reading(read_as)) for part in self._parts]
+        lane = read_frame(count, frame)
         with _RELEASING:  # now that the table was read, which may take long
             if once and self._released_over:
                 raise ParameterError("over", *_AGAIN)
             self.__dict__["_released_over"] = once
-        return released(lane, part.names[0])
+        return released(count, lane)
 
     _released_over = False
 
-    def _frame(self, table: object, key: str | None, time: str | None) -> tuple[TickNumbers, Frame]:
-        """What counts a data frame, and which of its columns are read."""
-        engine = self.numbers
-        if engine is None or engine.selection is not None:
-            raise ParameterError("over", *_ONE_NUMBER)
+    def _frame(self, table: object, key: str | None, time: str | None) -> Frame:
+        """The data frame, and which of its columns are read."""
+        if any(type(part.engine) not in (TickNumbers, TickVectors) for part in self._parts):
+            raise ParameterError("over", *_ACTIVE)
+        if any(isinstance(m, OfField | Rate) and not m.fields for m in self._metrics):
+            raise ParameterError("what", *_NO_FIELD)
         if self.value is not None or self.path == "streaming" or self._strict:
             raise ParameterError("over", *_PLAIN)
         if self._clock.is_endless and self.until is None:
             raise ParameterError("until", "is missing: the clock has no end", "give {until}")
-        metric, zone = self._metrics[0], self._clock.zone
-        total = isinstance(self.keys, Total)
-        frame = Frame(
+        zone, total = self._clock.zone, isinstance(self.keys, Total)
+        fields = dict.fromkeys(field for metric in self._metrics for field in metric.fields)
+        return Frame(
             table,
             key=None if total else _column("key", self.key if key is None else key),
             time=_column("time", self.time if time is None else time),
             user=None if self.users is None else _column("users", self.users.by),
-            value=_column("what", metric.field) if isinstance(metric, Sum) else None,
+            fields=[*fields],
             times=Times(MicrosOf(_itself, zone), "frame", zone == "UTC"),
         )
-        return engine, frame
 
     @property
     def _strict(self) -> bool:
@@ -405,13 +408,17 @@ _NO_STATE = (
     "cost nothing",
     "make the Ledger without {resumes}",
 )
-_ONE_NUMBER = (
-    "takes one count or sum of listed keys or TOTAL, in one view",
-    "make a TickCount of each, with a share of a Ledger, or count in a pipeline",
+_ACTIVE = (
+    "does not count who was active in the last ticks",
+    "count in a pipeline, or people of each tick in a clock.restart(n)",
+)
+_NO_FIELD = (
+    "has a metric that reads whole events, and rows of a table are none",
+    'name its column: e.g. {what=}dp.Sum("ms", 0, 500), or dp.Rate("level = ERROR")',
 )
 _PLAIN = (
     "reads columns, of bounded input, and lets no row stop it",
-    "leave value, path, on_unknown and on_reject out, and name the field of Sum",
+    "leave value, path, on_unknown and on_reject out",
 )
 
 
