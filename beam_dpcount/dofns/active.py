@@ -12,6 +12,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -150,6 +151,11 @@ class BoundingActive(Bounding):
             for place in self._bound.take(seen(period), names, time_of(entry)):
                 active[period].add(places[place])
                 yield places[place]
+
+
+def _same(seen: Seen, period: int) -> Seen:
+    """What counts of a person, of whom one period is left."""
+    return seen
 
 
 class BoundActive(BoundingActive):
@@ -295,9 +301,8 @@ class ActiveShards(BoundingActive):
         """The (person, entry) pairs of a tick, of those that have arrived."""
         batches = [*arrived.read()]
         later = [batch for batch in batches if _TICK.unpack_from(batch)[0] > step]
-        if batches and 2 * len(later) <= len(
-            batches
-        ):  # else of a backlog, which is not written at each tick
+        # Else they are of a backlog, which is not written at each tick.
+        if batches and 2 * len(later) <= len(batches):
             arrived.clear()
             for batch in later:
                 arrived.add(batch)
@@ -328,7 +333,7 @@ class ActiveShards(BoundingActive):
                 if lasts[at] - self._activity.active + 1 >= first
             }
             seen = Seen(sum(so_far.values()), {self._names[at]: n for at, n in so_far.items()})
-            events = self._events(entries, lambda period, seen=seen: seen)  # type: ignore[misc]
+            events = self._events(entries, partial(_same, seen))
             for key in sorted({key for _, key in events}):
                 place = self._places[key]
                 row = mine.get(place)
