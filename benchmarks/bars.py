@@ -31,6 +31,8 @@ HALF = dp.ZCDP(0.5)
 PERSONS = ((365, 52, 7, 3_400), (8760, 365, 24, 152_000), (365, 12, 30, 262))
 # Elements, those of a person, and the most.
 ELEMENTS = ((1000, 5, 190), (1000, 20, 2_510))
+# The window, and the most.
+WINDOWS = ((10, 3.75), (100, 8.3), (1000, 14.6))
 # Steps, the window, and the most.
 PURE_WINDOWS = ((4000, 24, 66), (4000, 100, 152))
 # Steps, the budget, and the most that the bound on all errors may be of the true quantile.
@@ -92,6 +94,16 @@ def pure_windows(windows: Sequence[tuple[int, int, float]]) -> Iterator[Bar]:
         yield Bar(f"last {window} of {horizon} steps, pure, on both paths", value, most)
 
 
+def windows(settings: Sequence[tuple[int, float]]) -> Iterator[Bar]:
+    """The largest variance of sums over the last steps, however long the stream is."""
+    for window, most in settings:
+
+        def value(window: int = window) -> float:
+            return dp.calibrate(resolve_last(2**30, window, HALF), HALF).max_variance()
+
+        yield Bar(f"last {window} steps of any stream", value, most)
+
+
 def quantile(counter: Counter) -> float:
     """What the largest of all errors exceeds in 5 % of runs, from some thousands of them."""
     horizon, largest = counter.horizon, list[float]()
@@ -117,6 +129,7 @@ def all_bars() -> list[Bar]:
     return [
         *bars(PERSONS),
         *elements(ELEMENTS),
+        *windows(WINDOWS),
         *pure_windows(PURE_WINDOWS),
         *largest_errors(ERRORS),
     ]

@@ -32,21 +32,26 @@ def rational(made):
 def exactly_encoded(made, xs):
     """(R x)_t, t from 1: from constants alone, in rational arithmetic."""
     c, rates = rational(made)
-    sums, encoded = [Fraction(0)] * len(c), []
+    sums, encoded, delayed = [Fraction(0)] * len(c), [], [Fraction(0)] * made.window
+    alpha, beta = (Fraction(number, 1 << tables.COMB[2]) for number in tables.COMB[:2])
     for x in xs:
         sums = [held * rate + x for held, rate in zip(sums, rates, strict=True)]
         encoded.append(sum((a * b for a, b in zip(c, sums, strict=True)), Fraction(0)))
+        if made.comb:
+            delayed.append(encoded[-1] + alpha * delayed[-made.window])
+            encoded[-1] = delayed[-1] - beta * delayed[-1 - made.window]
     return encoded
 
 
 def encoded(made, xs):
-    """q: what is kept of a window as long as the stream, without noise."""
-    assert made.window == len(xs)
-    packed, _ = made.run(bytes(made.size), 1, xs, [0] * len(xs))
-    width = made._widths[-1]
-    kept = packed[len(packed) - width * len(xs) :]
-    found = range(0, len(kept), width)
-    return [int.from_bytes(kept[i : i + width], "little", signed=True) for i in found]
+    """q: the last number that is kept of the window after each step, without noise."""
+    packed, found = bytes(made.size), []
+    first, width = made._places[-1][1] + made._lines[-1][0], made._widths[-1]
+    for t, x in enumerate(xs, 1):
+        packed, _ = made.run(packed, t, [x], [0])
+        i = first + (t - 1) % made.window * width
+        found.append(int.from_bytes(packed[i : i + width], "little", signed=True))
+    return found
 
 
 def streams(n, m, seed=1):

@@ -154,6 +154,7 @@ def test_events_of_a_tick_and_key_take_the_bound_once() -> None:
     assert found.tolist() == [[1, 0, 1, 0, 0, 0], [0] * 6]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("ticks", "period"), [(8, 2), (9, 3), (12, 4)])
 def test_a_period_changes_few_intervals(ticks: int, period: int) -> None:
     """At most ceil(P / (W + 1)), each of at most W + P - 1 ticks, all together; attained."""

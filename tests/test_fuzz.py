@@ -385,6 +385,7 @@ class Reader:
         assert caught.value.__context__ is None or caught.value.__suppress_context__
 
 
+@pytest.mark.long
 @for_long
 def test_any_value_is_counted_within_its_bounds_or_refused(long: float) -> None:
     """On both paths alike; it stops nothing, and takes its step."""
@@ -479,6 +480,7 @@ def test_any_event_at_a_clock_is_within_its_bounds_or_nothing(long: float) -> No
                 assert -1 <= x <= 2
 
 
+@pytest.mark.long
 @for_long
 def test_any_person_is_somebody_or_nobody(long: float) -> None:
     """Whatever a function gives for one, or raises of what data cause."""
@@ -516,6 +518,7 @@ def test_any_person_is_somebody_or_nobody(long: float) -> None:
             assert passed[0] == event[0]
 
 
+@pytest.mark.long
 @for_long
 def test_any_client_sends_a_message_of_its_bounds(long: float) -> None:
     given: list[Any] = [None]
@@ -667,6 +670,7 @@ def assert_lanes_agree(words: Sequence[object], place: Path, said: str) -> None:
     assert found[0] == found[1], said
 
 
+@pytest.mark.long
 @for_long
 def test_any_file_is_counted_right_or_refused_in_a_line(long: float, tmp_path: Path) -> None:
     """Which shows no cell; and then nothing is written."""

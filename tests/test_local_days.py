@@ -126,6 +126,7 @@ def test_each_local_day_is_counted(path: str, name: str, kind: str) -> None:
     assert count.counter.horizon == max(len(ends) for _, ends in WINDOWS[name])
 
 
+@pytest.mark.long
 @each_path
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("kind", ["numbers", "vectors", "people's"])

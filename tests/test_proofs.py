@@ -48,7 +48,10 @@ def test_every_transform_has_a_theorem() -> None:
 
 def test_every_mechanism_has_a_proof() -> None:
     """Under a heading of its own, or of those it is proved with."""
-    proved = {"SlidingBLT": "sliding.md", "DecayedBLT": "sliding.md", "SmoothLaplace": "trees.md"}
+    proved = {
+        **dict.fromkeys(("SlidingBLT", "CombBLT", "DecayedBLT"), "sliding.md"),
+        "SmoothLaplace": "trees.md",
+    }
     proved |= dict.fromkeys(("SingleSteps", "Differences"), "sliding.md")
     proved |= dict.fromkeys(("ProfiledBLT", "Endless", "FadedBLT"), "real_encoders.md")
     headings = "\n".join(

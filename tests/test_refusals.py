@@ -81,6 +81,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.suggest_bounds: {"rows": [], "count": TickNumbers(**CLOCK, keys=ITEMS)},
     **{each: {"horizon": 8} for each in mechanisms.ALL},
     mechanisms.Endless: {},
+    mechanisms.CombBLT: {"horizon": 8, "window": 3},
     mechanisms.DecayedBLT: {"horizon": 8, "decay": 0.5},
     mechanisms.SlidingBLT: {"horizon": 8, "window": 3},
     mechanisms.Differences: {"horizon": 8, "window": 3, "inner": mechanisms.Simple2(8)},
@@ -274,6 +275,7 @@ anything = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=600, deadline=None, derandomize=True, database=None)
 @given(place=st.sampled_from(PLACES), value=anything)
 def test_any_value_is_taken_or_refused(

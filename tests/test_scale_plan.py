@@ -242,6 +242,7 @@ def test_visits_of_the_skewed_soaks_are_counted() -> None:
     assert plan.skewed_visits(events) == pytest.approx(visits, rel=0.1)
 
 
+@pytest.mark.long
 def test_stages_are_those_that_the_command_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "HORIZON", 1000)
     monkeypatch.setattr(stages, "TESTED", 50)
@@ -276,6 +277,7 @@ def test_numbers_of_a_stream(mechanism: str, horizon: int) -> None:
             assert most == numbers[at] if horizon < 2000 else most <= numbers[at]
 
 
+@pytest.mark.long
 def test_the_default_is_what_transforms_take() -> None:
     for horizon in plan.HORIZONS:
         count: Any = dp.PrefixCount(SPENT, horizon, path="streaming")
@@ -348,6 +350,7 @@ def test_the_state_and_the_timer_of_listed_keys(horizon: int) -> None:
     assert replace(Load(), keys=3000).listed_shards == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("horizon", [most for most in plan.HORIZONS if most < 2**30])
 def test_the_state_and_the_timer_of_a_shard(horizon: int) -> None:
     dofn = dofns_of(ticks(dp.SelectKeys(at_least=3), horizon))[CountShards]

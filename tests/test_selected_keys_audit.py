@@ -272,6 +272,7 @@ each_case = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @each_case
 def test_whatever_is_shown_keeps_both_deltas(case: str) -> None:
@@ -309,6 +310,7 @@ def test_whatever_is_shown_keeps_both_deltas_at_other_ones(case: str, delta: flo
     assert paths.q(1) <= delta
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "law", [GAUSSIAN, pytest.param(LAPLACE, marks=pytest.mark.exhaustive)], ids=repr
@@ -356,6 +358,7 @@ def test_an_event_that_moves_to_another_tick() -> None:
                 assert hockey_stick(p, q, epsilon) <= loss + allowed
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "law", [GAUSSIAN, pytest.param(LAPLACE, marks=pytest.mark.exhaustive)], ids=repr
@@ -467,6 +470,7 @@ class FromFirst(Paths):
         return np.column_stack([since, shown])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["tree, Laplace", "tree, Gaussian"])
 @pytest.mark.parametrize("rule", [at_events_only, forgetful, OwnClock, FromFirst])
 @pytest.mark.exhaustive("rule")

@@ -49,6 +49,7 @@ def refusal(thing: str, view: str, keys: str, unit: str) -> str | None:
     return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("unit", ["events", "people"])
 @pytest.mark.parametrize("keys", KEYS)
@@ -177,13 +178,13 @@ def test_the_last_ticks_take_the_better_mechanism() -> None:
     """Laplace noise of the window for a short one and one event; Gaussian for people."""
     approximate = dp.ApproxDP(1.0, 1e-6)
     assert isinstance(resolve_last(2**40, 24, dp.PureDP(1.0)), Differences)
-    assert resolve_last(720, 24, dp.ZCDP(0.1)).name == "SlidingBLT"
+    assert resolve_last(720, 24, dp.ZCDP(0.1)).name == "CombBLT"
     short = TickCount(approximate, HOURS.last(24), keys=LISTED).counter
     other = dp.calibrate(SlidingBLT(720, 24), approximate, short.change)
     assert short.max_variance() < other.max_variance()
     users, keys = dp.Users("who", 30, per_key=1), [f"k{n}" for n in range(30)]
     many = TickCount(approximate, HOURS.last(24), keys=keys, users=users)
-    assert many.counter.mechanism.name == "SlidingBLT"
+    assert many.counter.mechanism.name == "CombBLT"
 
 
 def test_people_of_the_last_ticks_cost_their_ticks() -> None:
@@ -197,6 +198,7 @@ def test_people_of_the_last_ticks_cost_their_ticks() -> None:
 # A list of views
 
 
+@pytest.mark.long
 @each_path
 def test_a_list_of_views_is_one_row_a_key_and_tick(path: str) -> None:
     """One row with all columns, in the order of keys and ticks on bounded input."""
@@ -510,6 +512,7 @@ class Endless:
         return itertools.repeat("a")
 
 
+@pytest.mark.long
 @each_path
 @pytest.mark.parametrize("keys", [["c", "a", "b"], dp.SelectKeys(delta=1e-9)], ids=repr)
 def test_an_event_counts_under_its_first_keys(keys: Any, path: str) -> None:

@@ -373,6 +373,7 @@ def test_keys_may_be_any_text(path: str) -> None:
 # Streams
 
 
+@pytest.mark.long
 def test_a_jump_of_the_watermark_releases_each_missed_tick_once() -> None:
     count = exact()
     rows: list[Row] = [("a", 1, s * SECOND) for s in (5, 15, 15, 44, 119)]
@@ -983,6 +984,7 @@ def test_windows_have_as_many_seeds_as_shards(monkeypatch: Any) -> None:
     assert [shard for shard, data in _taken if data == SEED] == [0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", ["fold", "drop"])
 def test_events_of_later_windows_wait_for_them_in_a_stream(late: str) -> None:
     parts = [("a", 1, 95 * SECOND), ("a", 1, 33 * SECOND), 31, ("a", 1, 5 * SECOND), 61]
@@ -1314,6 +1316,7 @@ def test_elements_without_timestamps_are_refused(path: str) -> None:
         assert str(SECRET) not in str(error)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", [[], [-500], [-1], [500, -999]], ids=str)
 def test_no_event_makes_a_window_of_releases(late: list[int]) -> None:
     """Beam cuts times to milliseconds, towards 0, after windows are assigned: 500 us before the

@@ -693,6 +693,7 @@ def budget_for(mechanism: Any) -> Any:
     return dp.ZCDP(0.5) if "gaussian" in mechanism.laws else dp.PureDP(1.0)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.exhaustive("max_items", "mechanism", "relation")
 @pytest.mark.parametrize("mechanism", MEMBERS, ids=lambda m: f"{m!r}")

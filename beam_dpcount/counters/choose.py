@@ -30,7 +30,7 @@ from beam_dpcount.mechanisms.differences import LONG_INNERS, Differences
 from beam_dpcount.mechanisms.profiled import Endless
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.mechanisms.sliding_blocks import SlidingBlocks
-from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
+from beam_dpcount.mechanisms.sliding_blt import CombBLT, SlidingBLT
 from beam_dpcount.mechanisms.sparse import Sparse
 from beam_dpcount.mechanisms.unbounded import Unbounded
 from beam_dpcount.noise.entropy import SystemNoise
@@ -50,6 +50,7 @@ FOR_SEVERAL = "for several events of a person, some steps apart"
 _HEADING = ("mechanism", "noise", "max stddev", "mean stddev", "state", "draws/step")
 # Those that take more than a horizon, and how they are made.
 _INSTANCES = {
+    CombBLT: "CombBLT(horizon, window=100)",
     DecayedBLT: "DecayedBLT(horizon, decay=0.99)",
     Differences: "Differences(horizon, window=100, inner=SmoothLaplace(horizon))",
     SlidingBLT: "SlidingBLT(horizon, window=100)",
@@ -297,13 +298,15 @@ def resolve_last(
 ) -> Mechanism:
     """The mechanism of least exact error for sums over the last `window` steps.
 
-    SlidingBLT, or under noise that a pure budget takes SlidingBlocks or differences of prefix sums.
+    SlidingBLT or CombBLT, or under noise that a pure budget takes SlidingBlocks or differences of
+    prefix sums.
     """
     if window == 1:
         return SingleSteps(horizon)
     made: list[Mechanism] = []
     if not isinstance(budget, PureDP):
-        made.append(SlidingBLT(horizon, window))
+        fading = SlidingBLT, CombBLT
+        made += [kind(horizon, window) for kind in fading if window <= kind.widest]
     if not isinstance(budget, ZCDP):
         made.append(SlidingBlocks(horizon, window))
         kinds = mechanisms.ALL if horizon <= _COMPARED else LONG_INNERS

@@ -1,6 +1,6 @@
 """The mechanisms: one file each, and one entry in ALL, but for Endless, Unbounded, Sparse,
-SlidingBLT, SlidingBlocks, DecayedBLT, SingleSteps and Differences, which do not release prefix sums
-of a horizon.
+SlidingBLT, CombBLT, SlidingBlocks, DecayedBLT, SingleSteps and Differences, which do not release
+prefix sums of a horizon.
 """
 
 from beam_dpcount.mechanisms.base import Mechanism
@@ -17,7 +17,7 @@ from beam_dpcount.mechanisms.profiled import Endless, ProfiledBLT
 from beam_dpcount.mechanisms.simple import Simple1, Simple2, TwoLevel
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.mechanisms.sliding_blocks import SlidingBlocks
-from beam_dpcount.mechanisms.sliding_blt import SlidingBLT
+from beam_dpcount.mechanisms.sliding_blt import CombBLT, SlidingBLT
 from beam_dpcount.mechanisms.smooth import SmoothBinary
 from beam_dpcount.mechanisms.smooth_laplace import SmoothLaplace
 from beam_dpcount.mechanisms.sparse import Sparse
@@ -48,6 +48,7 @@ __all__ = [
     "BinaryTree",
     "Binned",
     "BridgedKAry",
+    "CombBLT",
     "DecayedBLT",
     "Differences",
     "Endless",

@@ -23,7 +23,7 @@ from beam_dpcount.mechanisms.base import (
     UnsupportedHorizonError,
 )
 from beam_dpcount.mechanisms.blt_tables import powers
-from beam_dpcount.mechanisms.fading_tables import WEIGHT_BITS, FadingPoles
+from beam_dpcount.mechanisms.fading_tables import COMB, WEIGHT_BITS, FadingPoles
 from beam_dpcount.mechanisms.rounded import RoundedMechanism, lag_bounds
 from beam_dpcount.mechanisms.workload import toeplitz
 from beam_dpcount.noise.entropy import Noise
@@ -62,13 +62,23 @@ class FadingBLT(RoundedMechanism):
 
     @property
     @abstractmethod
-    def _variances(self) -> tables.Variances:
+    def _variances(self) -> tables.Variances | tables.Comb:
         """Of its releases."""
 
     @property
     def _kept_steps(self) -> int:
         """How many noised numbers a state holds."""
         return 0
+
+    @property
+    def _comb(self) -> bool:
+        """Whether both ends have a pole in z^W too."""
+        return False
+
+    @property
+    def _floors(self) -> float:
+        """What the encoder's floors add to a row at most, in units of 2^-F."""
+        return tables.floors(self._poles, self.horizon)
 
     @property
     def fingerprint(self) -> str:
@@ -109,13 +119,13 @@ class FadingBLT(RoundedMechanism):
 
     @property
     def rounding(self) -> float:
-        lost = math.ldexp(tables.floors(self._poles, self.horizon), -self._fraction)
+        lost = math.ldexp(self._floors, -self._fraction)
         return (1 + lost) * (1 + 1e-12)
 
     @cached_property
     def _fraction(self) -> int:
         """F."""
-        fine = math.ceil(math.log2(tables.floors(self._poles, self.horizon))) + _BEYOND
+        fine = math.ceil(math.log2(self._floors)) + _BEYOND
         return max(_FINE - self.horizon.bit_length(), fine)
 
     def resolution(self, magnitude: int, largest: int | None = None) -> int:
@@ -141,7 +151,7 @@ class FadingBLT(RoundedMechanism):
         kept = max(_KEPT, _KEPT_OF_SHORT - 2 * self.horizon.bit_length())
         kept -= fine.bit_length() - 1
         sizes = self._kept_steps, self._fraction, self.horizon
-        return FadingRecurrence(self._poles, *sizes, *limits, kept)
+        return FadingRecurrence(self._poles, *sizes, *limits, kept, self._comb)
 
     def init(self, dimension: int | None = None) -> State:
         size = self._recurrence.size
@@ -231,6 +241,14 @@ class FadingRecurrence:
     and the release is n / 2^G. p sums whole numbers, so nothing is lost in it however long it runs;
     all else fades. Without a window D = y_t, and there is no p: all d buffers are m.
 
+    With a comb r = floor(sum of c_i k_i), and n as above without its point, go through poles in
+    z^W, whose numbers of the last W steps are kept too; alpha, beta and beta - alpha as COMB:
+
+      encoder   q = round((r - floor((beta - alpha) s_(t-W))) / 2^F),
+                s_t = r + floor(alpha s_(t-W))
+      decoder   n + floor((beta - alpha) h_(t-W)) is released,
+                h_t = n + floor(beta h_(t-W))
+
     Args:
       p: its poles.
       window: W; 0: there is none.
@@ -240,6 +258,7 @@ class FadingRecurrence:
       noise: the largest absolute value of a draw that matters: of sums beyond it y is clamped,
         which is post-processing.
       kept: bits behind the point of a release that the decoder's floors leave.
+      comb: whether both ends have a pole in z^W too.
     """
 
     p: FadingPoles
@@ -249,6 +268,7 @@ class FadingRecurrence:
     largest: int
     noise: int
     kept: int
+    comb: bool = False
 
     @cached_property
     def _a(self) -> list[tuple[int, int]]:
@@ -269,7 +289,7 @@ class FadingRecurrence:
         """G, so that the decoder's floors lose no more than they may."""
         e = self.p.e
         lost = 1 + float(self.p.w[: len(e)] @ np.minimum(self.horizon, 1 / e))
-        return max(0, math.ceil(math.log2(lost)) + self.kept)
+        return max(0, math.ceil(math.log2(lost)) + self.kept + 2 * self.comb)
 
     @cached_property
     def _most(self) -> list[int]:
@@ -278,30 +298,48 @@ class FadingRecurrence:
         return [v * min(self.horizon, (1 << shift) // a + 1) for a, shift in self._a]
 
     @cached_property
+    def _most_delayed(self) -> int:
+        """A bound on the absolute values of s, which is at most r / (1 - alpha), and its floors."""
+        return 2 * (_dot(self._weights[0], self._most) >> WEIGHT_BITS) + 4
+
+    @cached_property
     def clamp_log(self) -> int:
         """Of y: the logarithm of what no encoded sum and noise exceed."""
         c, _ = self._weights
         encoded = (_dot(c, self._most) >> self.fraction + WEIGHT_BITS) + 1
+        encoded += (self._most_delayed >> self.fraction) + 1 if self.comb else 0
         return (encoded + self.noise).bit_length()
 
     @cached_property
     def _widths(self) -> list[int]:
-        """How many bytes k, m, p and one y take."""
+        """How many bytes k, m, p, and one s, h and y take."""
         y = 1 << self.clamp_log
         D = 2 * (y << self.decoder_bits) + 1
         held = [D * min(self.horizon, (1 << shift) // e + 1) for e, shift in self._e]
-        most = [*self._most, *held, *([y * self.window] if self.window else []), y]
+        most = [*self._most, *held, *([y * self.window] if self.window else [])]
+        if self.comb:  # h is at most n / (1 - beta), and its floors
+            n = D + (_dot(self._weights[1], [*held, y * self.window << self.decoder_bits])) + 1
+            most += [self._most_delayed, 4 * (D + (n >> WEIGHT_BITS) + 2)]
+        most += [y]
         return [number.bit_length() // 8 + 1 for number in most]
 
     @cached_property
     def size(self) -> int:
         """How many bytes all numbers take."""
-        return sum(self._widths[:-1]) + self._widths[-1] * self.window
+        return self._places[-1][1] + self.window * sum(width for _, width in self._lines)
 
     @cached_property
     def _places(self) -> list[tuple[int, int]]:
-        """Where the numbers are, but for the last y, and where those begin."""
-        return [*pairwise(accumulate(self._widths[:-1], initial=0))]
+        """Where the numbers are, but for those of the last W steps, and where these begin."""
+        lines = 3 if self.comb else 1
+        return [*pairwise(accumulate(self._widths[:-lines], initial=0))]
+
+    @cached_property
+    def _lines(self) -> list[tuple[int, int]]:
+        """Behind those: where the last s, h and y begin, and how many bytes one takes."""
+        widths = self._widths[len(self._places) :]
+        starts = accumulate((self.window * width for width in widths[:-1]), initial=0)
+        return [*zip(starts, widths, strict=True)]
 
     def run(
         self, packed: bytes, t: int, xs: Iterable[int], zs: Iterable[int]
@@ -309,36 +347,53 @@ class FadingRecurrence:
         """Steps from t on: what is kept after them, and the releases.
 
         Args:
-          packed: what was kept before; of the last y, that of step s is at place (s - 1) mod W.
+          packed: what was kept before; of the last s, h and y, one behind the other, those of step
+            t are at place (t - 1) mod W.
 
         Raises:
           OverflowError: an input is larger than was promised, and would not fit the bytes.
         """
         numbers = [int.from_bytes(packed[i:j], "little", signed=True) for i, j in self._places]
-        last, width, d = bytearray(packed[self._places[-1][1] :]), self._widths[-1], len(self._a)
+        last, d = bytearray(packed[self._places[-1][1] :]), len(self._a)
         a, e, (c, w) = self._a, self._e, self._weights
         k, m = numbers[:d], numbers[d : d + len(e)]
         p, one = (numbers[-1], w[-1]) if last else (0, 0)
         w, F, G, limit = w[: len(e)], self.fraction, self.decoder_bits, 1 << self.clamp_log
         bits, half = F + WEIGHT_BITS, 1 << F + WEIGHT_BITS - 1
-        scale, from_bytes = 1 << G, int.from_bytes
-        values, place = [], (t - 1) * width % len(last) if last else 0
+        scale, lines, (alpha, beta, point) = 1 << G, self._lines, COMB
+
+        def earlier_number(place: slice) -> int:
+            return int.from_bytes(last[place], "little", signed=True)
+
+        def keep(place: slice, number: int) -> None:
+            last[place] = number.to_bytes(place.stop - place.start, "little", signed=True)
+
+        values, at = [], (t - 1) % max(1, self.window)
         for x, z in zip(xs, zs, strict=True):
             if abs(x) > self.largest:
                 raise OverflowError("an input is larger than this mechanism was made for")
             v = x << F
             k = [h + v - (h * f >> s) for h, (f, s) in zip(k, a, strict=True)]
-            D = (sum(map(operator.mul, c, k)) + half >> bits) + z
+            places = [slice(i + at * width, i + (at + 1) * width) for i, width in lines]
+            D = sum(map(operator.mul, c, k))
+            if self.comb:
+                r, s = D >> WEIGHT_BITS, earlier_number(places[0])
+                keep(places[0], r + (s * alpha >> point))
+                D = r - (s * (beta - alpha) >> point) << WEIGHT_BITS
+            D = (D + half >> bits) + z
             D = min(max(D, -limit), limit)
             earlier = p * one
             if last:
-                y, end = D, place + width
-                D -= from_bytes(last[place:end], "little", signed=True)
-                last[place:end] = y.to_bytes(width, "little", signed=True)
-                place = end if end < len(last) else 0
+                y, D = D, D - earlier_number(places[-1])
+                keep(places[-1], y)
                 p += D
+                at = at + 1 if at + 1 < self.window else 0
             v = D << G
             n = v + (sum(map(operator.mul, w, m)) + (earlier << G) >> WEIGHT_BITS)
+            if self.comb:
+                h = earlier_number(places[1])
+                keep(places[1], n + (h * beta >> point))
+                n += h * (beta - alpha) >> point
             values.append(n / scale)
             m = [h + v - (h * f >> s) for h, (f, s) in zip(m, e, strict=True)]
         made = zip([*k, *m, *([p] if last else [])], self._widths, strict=False)

@@ -58,6 +58,7 @@ KINDS: dict[str, Kind] = {
     **{kind.__name__: Kind(partial(kind, 4)) for kind in PLAIN},
     "Honaker": Kind(partial(mechanisms.Honaker, 2), 2),
     "SlidingBLT": Kind(partial(mechanisms.SlidingBLT, 4, window=2), share=0.35),
+    "CombBLT": Kind(partial(mechanisms.CombBLT, 4, window=2), share=0.35),
     "DecayedBLT": Kind(partial(mechanisms.DecayedBLT, 4, decay=0.9), share=0.35),
     "Unbounded(BinaryTree)": Kind(partial(mechanisms.Unbounded, mechanisms.BinaryTree, 0.75)),
     "Unbounded(BLT)": Kind(partial(mechanisms.Unbounded, mechanisms.BLT, 0.75)),

@@ -530,6 +530,14 @@ MUTANTS = (
         "tests/test_sliding_blocks.py::test_matrices_steps_and_releases_are_one",
     ),
     Mutant(
+        "norms a hair small",
+        "products of a comb's columns are bounded with their signs, which cancel",
+        f"{_MECHANISMS}/fading_tables.py",
+        "np.fft.rfft(np.abs(self.encoder), 2 * n)",
+        "np.fft.rfft(self.encoder, 2 * n)",
+        "tests/test_sliding_blt.py::test_products_of_a_combs_columns_are_bounded_whatever_their_sign",
+    ),
+    Mutant(
         "a fit to less",
         "a memory is fitted to the error alone, not to what a person may change",
         f"{_COUNTERS}/choose.py",
