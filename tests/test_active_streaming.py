@@ -19,6 +19,7 @@ from beam_dpcount.dofns.active import CountTogether
 from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.states import all_ticks
 from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.codecs import OTHER_KEYS
 from beam_dpcount.states.envelope import CORRUPT, StateError
@@ -472,6 +473,22 @@ def test_streams_release_what_files_do(whom: str, view: str, runner: str) -> Non
         made = run(lambda p: p | feed(rows) | count("streaming"), runner)
     assert shown(made) == shown(bounded)
     assert len(made.releases) == 16
+
+
+@pytest.mark.usefixtures("few_shards")
+def test_keys_in_several_shards_have_a_counter_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_ticks, "PER_SHARD", 2)
+    rows, keys = rows_of(random.Random(1), 8, 40), ["b", "c", "a"]
+    counts = [
+        dp.TickCount(
+            *(dp.ZCDP(0.5), CLOCK.last(2), dp.People()),
+            keys=keys, users=PEOPLE["periods"], path=path, entropy=ScriptedEntropy(),
+        )
+        for path in ("bounded", "streaming")
+    ]  # fmt: skip
+    assert counts[1].display_data()["shards"] == "2"
+    bounded, made = (run(lambda p, count=count: p | feed(rows) | count) for count in counts)
+    assert shown(made) == shown(bounded)
 
 
 @pytest.mark.usefixtures("few_shards")
