@@ -42,13 +42,13 @@ test-all: $(VENV)/ready
 # Prism is built from source and Flink comes from PyPI if need be, into ~/.cache/beam_dpcount/engines
 # or BEAM_DPCOUNT_ENGINES, before the tests have a network of loopback alone: some engines listen on
 # all interfaces. BEAM_FLINK_JOB_SERVER=FILE names the jar of Beam's job server for Flink. CI leaves
-# out what is marked exhaustive: ENGINES="not audit and not exhaustive".
+# out what is marked exhaustive: ENGINES="not audit and not exhaustive". PART is as for test-all.
 ENGINES ?= not audit
 test-engines: $(VENV)/ready
 	-$(BIN)/python -m engines.prism
 	-$(BIN)/python -m tests.engines.flink.install
 	$(BIN)/python -m engines.loopback --if-permitted $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
-		-m "$(ENGINES)" tests/engines
+		-m "$(ENGINES)" $(PART:%=--part %) tests/engines
 
 # What a change must pass. CI runs it with PART, and test-engines.
 check: lint test-all

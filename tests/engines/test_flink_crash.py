@@ -17,6 +17,8 @@ from tests.crash import jobs
 from tests.crash.flink import PLACES, FlinkJob
 from tests.crash.subjects import SUBJECTS
 
+pytestmark = pytest.mark.long  # a cluster that is stopped and started
+
 OTHERS = [name for name in SUBJECTS if name not in ("elements", "late", "selected")]
 SMALL: dict[str, Any] = {"keys": 6, "pace": 0.02}
 

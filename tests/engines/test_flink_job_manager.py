@@ -20,6 +20,8 @@ from tests.engines.flink.cluster import Cluster, Workers
 from tests.engines.flink.runner import Running
 from tests.engines.lives import COUNTS, EVENTS, Lives, uninterrupted
 
+pytestmark = pytest.mark.long  # a cluster that is stopped and started
+
 # Checkpoints are on, and those that a test asks for the only ones: a kill finds it where it says.
 RARELY = (
     "--checkpointing_interval=3600000",

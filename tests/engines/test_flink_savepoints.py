@@ -32,6 +32,8 @@ from tests.engines.lives import (
 )
 from tests.messages import says
 
+pytestmark = pytest.mark.long  # a cluster that is stopped and started
+
 # Python imports this first, wherever it finds it.
 NEWER = """
 from beam_dpcount import version
