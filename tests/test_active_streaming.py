@@ -83,10 +83,10 @@ class Shards:
 
     def advance(self, tick: float) -> None:
         """Let the watermark pass so many ticks."""
-        for cell, pieces, arrived, timer in self.states:
+        for shard, (cell, pieces, arrived, timer) in enumerate(self.states):
             while timer.at is not None and timer.at <= tick * TICK * SECOND:
                 timer.at = None
-                made = self._shards.close(cell, pieces, arrived, timer)
+                made = self._shards.close(shard, cell, pieces, arrived, timer)
                 self.told += [one.value for one in made]
 
     @property
@@ -98,7 +98,7 @@ class Shards:
         """What the counter has been told, by key and tick."""
         found = np.zeros((ticks, keys), dtype=np.int64)
         for _, message in self.told:
-            step, *sums = np.frombuffer(message, "<i8").tolist()
+            step, _, *sums = np.frombuffer(message, "<i8").tolist()
             found[step - 1] += sums
         return tuple(map(tuple, found.T.tolist()))
 
@@ -310,8 +310,8 @@ def told(xs: np.ndarray, shards: int, chance: random.Random) -> list[list[bytes]
     parts = np.array([[[chance.randint(-9, 9) for _ in row] for row in xs] for _ in range(shards)])
     parts[-1] += xs - parts.sum(axis=0)
     return [
-        [np.array([step, *row]).tobytes() for step, row in enumerate(part.tolist(), 1)]
-        for part in parts
+        [np.array([step, shard, *row]).tobytes() for step, row in enumerate(part.tolist(), 1)]
+        for shard, part in enumerate(parts)
     ]
 
 
@@ -374,6 +374,18 @@ def test_no_tick_is_released_before_all_shards_have_spoken() -> None:
         counted(count, third[:1], cell)
     with pytest.raises(StateError, match=says(OTHER_KEYS)):
         counted(CountTogether(plan_of(counter, ("a", "c")), 3), first, cell)
+
+
+def test_a_shard_that_speaks_twice_does_not_stand_for_another() -> None:
+    """Else its people would count twice, and others' changes would no longer alternate."""
+    counter = calibrate(SingleSteps(3), RHO, count_of(dp.Users(by, changes=2), 2).counter.change)
+    for many in (3, 62, 63, 130):
+        shards = told(np.zeros((3, 2), dtype=np.int64), many, random.Random(1))
+        count, cell = CountTogether(plan_of(counter), many), Cell()
+        assert counted(count, [shard[0] for shard in shards[:-1]], cell) == []
+        with pytest.raises(StateError, match=says(CORRUPT)):
+            counted(count, shards[0][:1], cell)
+        assert len(counted(count, shards[-1][:1], cell)) == 2
 
 
 def test_replays_repeat_themselves_and_other_keys_have_other_noise(

@@ -53,8 +53,10 @@ from beam_dpcount.states.wire import (
 
 _TICK = struct.Struct("<q")
 _MILLI = 1000  # microseconds
+_BITS = 62  # of a number, in which shards that have spoken are noted
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
+_Key: Any = beam.DoFn.KeyParam
 _placed: Any = windowed_value.create
 
 
@@ -269,6 +271,7 @@ class ActiveShards(BoundingActive):
     @on_timer(TIMER)
     def close(
         self,
+        shard: Any = _Key,
         cell: Any = beam.DoFn.StateParam(CELL),
         pieces: Any = beam.DoFn.StateParam(PIECES),
         arrived: Any = beam.DoFn.StateParam(ARRIVED),
@@ -293,9 +296,8 @@ class ActiveShards(BoundingActive):
         self._set(timer, step + 1)
         parts, micros = shards_of(len(self._keys), 1), clock.end(clock.start, step)
         for part in range(parts):
-            yield _placed(
-                (part, _TICK.pack(step) + sums[part::parts].tobytes()), micros, EVERYWHERE
-            )
+            said = PAIR.pack(step, shard) + sums[part::parts].tobytes()
+            yield _placed((part, said), micros, EVERYWHERE)
 
     def _due(self, arrived: Any, step: int) -> list[tuple[bytes, bytes]]:
         """The (person, entry) pairs of a tick, of those that have arrived."""
@@ -384,8 +386,8 @@ class CountTogether(VersionedDoFn):
     """Streaming: the releases of a shard of keys at a tick, once all shards of people have spoken.
 
     The keys are in the shards of CountEachTick. A cell holds their counters, side by side, and what
-    waits: a row for each tick of which some have spoken, with its number, how many have, and the
-    sum of each key.
+    waits: a row for each tick of which some have spoken, with its number, a bit for each that has,
+    and the sum of each key. How many have would not do: one twice and another never are as many.
 
     Args:
       plan: what counts.
@@ -401,6 +403,9 @@ class CountTogether(VersionedDoFn):
         plan, self._draws = self._plan, self._plan.draws("streaming")
         size = self._draws.digest_size
         self._shards = [KeyShard(plan, shard, size) for shard in range(plan.shards)]
+        self._all = [
+            (1 << min(_BITS, self._people - first)) - 1 for first in range(0, self._people, _BITS)
+        ]
         self._horizon = Horizon(plan.clock)
         self._window = window_from(plan.clock, plan.clock.start)
 
@@ -413,16 +418,22 @@ class CountTogether(VersionedDoFn):
             begun = b"".join(self._draws.begin(key, self._window) for key in mine.keys)
             data = codec.encode(mine.counter.init(), begun)
         state, digests = codec.decode(data), codec.digest_of(data)
-        rows = np.frombuffer(codec.memory_of(data), "<i8").reshape(-1, 2 + mine.size)
-        waiting = {int(row[0]): row[1:] for row in rows}
-        step, *sums = np.frombuffer(element[1], "<i8").tolist()
-        if step <= state[0]:  # a shard has spoken twice
+        words = len(self._all)
+        rows = np.frombuffer(codec.memory_of(data), "<i8").reshape(-1, 1 + words + mine.size)
+        waiting = {int(row[0]): row[1:].copy() for row in rows}
+        step, shard, *sums = np.frombuffer(element[1], "<i8").tolist()
+        row = waiting.setdefault(step, np.zeros(words + mine.size, dtype=np.int64))
+        word, bit = divmod(shard, _BITS)
+        if step <= state[0] or row[word] >> bit & 1:  # a shard has spoken twice
             raise corrupt()
-        waiting[step] = waiting.get(step, 0) + np.array([1, *sums])
+        row[word] |= 1 << bit
+        row[words:] += sums
         made = list[Any]()
-        while (ready := waiting.get(state[0] + 1)) is not None and ready[0] == self._people:
+        while (ready := waiting.get(state[0] + 1)) is not None:
+            if ready[:words].tolist() != self._all:
+                break
             del waiting[state[0] + 1]
-            state, digests, releases = self._released(mine, state, digests, ready[1:])
+            state, digests, releases = self._released(mine, state, digests, ready[words:])
             made += releases
             if element[0] == 0:  # all shards have the same ticks
                 self._horizon.passed(state[0])

@@ -156,10 +156,18 @@ MUTANTS = (
     ),
     Mutant(
         "activity",
+        "a shard of people that speaks twice stands for another",
+        f"{_DOFNS}/active.py",
+        " or row[word] >> bit & 1:",
+        ":",
+        "tests/test_active_streaming.py::test_a_shard_that_speaks_twice_does_not_stand_for_another",
+    ),
+    Mutant(
+        "activity",
         "a tick is released before all shards have spoken",
         f"{_DOFNS}/active.py",
-        " and ready[0] == self._people:\n",
-        " and ready[0] > 0:\n",
+        "            if ready[:words].tolist() != self._all:\n",
+        "            if not ready[:words].any():\n",
         "tests/test_active_streaming.py::test_no_tick_is_released_before_all_shards_have_spoken",
     ),
     Mutant(
