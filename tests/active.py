@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import beam_dpcount as dp
 from beam_dpcount import mechanisms
 from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.users import SendToShards
+from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.states.wire import PAIR
 from tests.person_audit import (
@@ -29,7 +30,7 @@ TICKS = 6
 PERIOD = 3
 ONE_KEY = universe(["a"], range(TICKS), [1])
 TWO_KEYS = universe(["a", "b"], range(0, TICKS, 2), [1])
-MECHANISMS = {
+MECHANISMS: dict[str, Callable[..., Mechanism]] = {
     "fresh": SingleSteps,
     "tree": mechanisms.BinaryTree,
     "rounded": mechanisms.NormalizedBLT,

@@ -118,7 +118,7 @@ def streamed(engine: Any, slots: Sequence[Event | None], moves: Sequence[int]) -
 
 
 # All in time; or ticks end between events, and some come late.
-MOVES = [(0, 0, 0), (0, 3, 5), (1, 2, 3)]
+MOVES = [(0, 0, 0), (3, 3, 3), (0, 3, 3), (0, 0, 5), (1, 2, 3)]
 WHOM = {
     "changes": (dp.Users(by, changes=2), TWO_KEYS),
     "four changes": (dp.Users(by, changes=4), ONE_KEY),
