@@ -198,6 +198,8 @@ class PeopleCodec(Envelope):
     def seen(self, held: Sequence[bytes], wanted: Iterable[bytes]) -> dict[bytes, Seen]:
         """What counts of these people so far, by their digests."""
         found = {person: Seen() for person in wanted}
+        if not found:
+            return found
         people, *others = held[: self._of_people]
         for at, person in self.rows_of(people, found):
             one = found[person]
