@@ -33,8 +33,8 @@ unit: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) --dist worksteal -m "not (audit or exhaustive)" tests
 
-# Every case of every test. PART=K/N leaves out all but one in N of the cases that make test leaves
-# out, for each K < N others.
+# Every case of every test. PART=K/N leaves out all but one in N of the long cases, and of those that
+# make test leaves out, for each K < N others.
 PART ?=
 test-all: $(VENV)/ready
 	$(BIN)/python -m pytest -rs -n $(JOBS) --dist worksteal $(PART:%=--part %) tests

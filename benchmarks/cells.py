@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from apache_beam.coders import Coder
+from apache_beam.transforms.window import GlobalWindow
 
 from beam_dpcount.dofns.kept import KeptCoder
 from beam_dpcount.dofns.periods import BoundPeriods
-from beam_dpcount.dofns.ticks import SEED
+from beam_dpcount.dofns.ticks import SEED, CountEachTick
 from beam_dpcount.dofns.users import SendToShards
 
 _KEPT = KeptCoder()
@@ -52,6 +53,43 @@ class Timer:
 
     def set(self, moment: Any) -> None:
         self.at = moment.micros
+
+
+class TickShards:
+    """A streaming count at the ticks of a clock, whose shards have a state each."""
+
+    def __init__(self, counting: CountEachTick) -> None:
+        self._counting, self._shards = counting, counting._plan.shards
+        counting.setup()
+        states = [(Bag(), Cell(), Timer(), Bag()) for _ in range(self._shards)]
+        self.arrived, self.cells, self.timers, self.later = zip(*states, strict=True)
+
+    def seed(self) -> None:
+        """Start the clock."""
+        for shard in range(self._shards):
+            self.take((shard, SEED))
+
+    def take(self, element: tuple[int, bytes]) -> None:
+        """What arrives at a shard."""
+        at = element[0]
+        self._counting.process(element, self.arrived[at], self.cells[at], self.timers[at])
+
+    def release(self, shard: int = 0) -> list[Any]:
+        """The releases of a shard's next tick."""
+        timer = self.timers[shard]
+        timer.at = None
+        states = self.arrived[shard], self.cells[shard], timer, self.later[shard]
+        return [made.value for made in self._counting.release(shard, GlobalWindow(), *states)]
+
+    def tick(self) -> list[Any]:
+        """The same of all shards."""
+        return [made for shard in range(self._shards) for made in self.release(shard)]
+
+    def advance(self, micros: int) -> Iterator[Any]:
+        """The releases of all timers that are due; a timer that one sets may be due, too."""
+        for shard, timer in enumerate(self.timers):
+            while timer.at is not None and timer.at <= micros:
+                yield from self.release(shard)
 
 
 class PeopleShards:

@@ -11,10 +11,10 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
+from beam_dpcount.dofns.ticks import CountEachTick, ReadTicks
 from beam_dpcount.noise.entropy import SystemNoise
 from benchmarks import plain
-from benchmarks.cells import Bag, Cell, Timer
+from benchmarks.cells import TickShards
 from benchmarks.jobs import dofns_of
 from benchmarks.timing import Growth, best_of, timed
 
@@ -114,31 +114,23 @@ class OneClock:
 
     def __init__(self, ticks: int) -> None:
         found = dofns_of(plain.ticks_of("streaming", 1, ticks, BUDGET))
-        self._read, self._count = found[ReadTicks], found[CountEachTick]
-        for dofn in (self._read, self._count):
-            dofn.setup()
-        self._cell, self._timer, self._key = Cell(), Timer(), "key-00000"
-        self._later = Bag()
-        self._take((self._key, SEED), plain.START * _MICROS)
+        self._read, self._shard = found[ReadTicks], TickShards(found[CountEachTick])
+        self._read.setup()
+        self._shard.seed()
 
     def event(self, tick: int) -> None:
         """One event, in a tick from 1."""
         micros = (plain.START + (tick - 1) * plain.TICK) * _MICROS
-        element = self._key, 1
+        element = "key-00000", 1
         self._read.start_bundle()
         for read in self._read.process(element, _placed(element, micros)):
-            self._take(read.value, micros)
+            self._shard.take(read.value)
         for read in self._read.finish_bundle():
-            self._take(read.value, micros)
+            self._shard.take(read.value)
 
     def release(self) -> int:
         """The next tick: how many releases it has."""
-        given = self._key, GlobalWindow(), self._cell, self._timer, self._later
-        return len([*self._count.release(*given)])
-
-    def _take(self, element: Any, micros: int) -> None:
-        given = self._cell, self._timer, self._later
-        self._count.process(element, _placed(element, micros), *given)
+        return len(self._shard.tick())
 
 
 def _placed(element: Any, micros: int) -> Any:

@@ -203,7 +203,7 @@ def slopes(sizes: Sequence[tuple[int, int]], net: Sequence[float]) -> str:
 
 
 STREAMING = (
-    ("timers", 1000, "listed keys, a timer each"),
+    ("timers", 1000, "listed keys, in a shard"),
     ("all_shown", 1000, "shards, keys shown by their second event"),
     ("shards", 1000, "shards"),
     ("shards", 20_000, "shards"),

@@ -28,9 +28,9 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
+from beam_dpcount.dofns.ticks import CountEachTick, ReadTicks
 from beam_dpcount.transforms.ticks import TickNumbers
-from benchmarks.cells import Bag, Cell, Timer
+from benchmarks.cells import TickShards
 from benchmarks.jobs import dofns_of
 from benchmarks.timing import table
 
@@ -116,19 +116,17 @@ class Engine:
     """The DoFns of a streaming TickCount, their states, and a watermark that is moved by hand."""
 
     def __init__(self, count: TickNumbers) -> None:
-        found, keys = dofns_of(count), count.keys
-        self._read, self._count, self._keys = found[ReadTicks], found[CountEachTick], [*keys]
-        self._count.setup()
+        found = dofns_of(count)
+        self._read, self._count, self._keys = found[ReadTicks], found[CountEachTick], count._listed
 
     def run(self, script: Iterable[Moment]) -> dict[str, list[int]]:
         """The releases of each key, in their order, rounded."""
-        self._states = {key: (Cell(), Timer(), Bag()) for key in self._keys}
-        for key in self._keys:
-            self._take((key, SEED), 0)
+        self._shards = TickShards(self._count)
+        self._shards.seed()
         found = {key: list[int]() for key in self._keys}
         for _, events, watermark in script:
             self.arrive(events)
-            for release in self.advance(watermark):
+            for release in self._shards.advance(watermark * _MICROS):
                 found[release.key].append(round(release.value))
                 if release.step != len(found[release.key]):
                     raise AssertionError("a release is missing, or there twice")
@@ -142,20 +140,7 @@ class Engine:
             element, micros = (key, 1), at * _MICROS
             sums += self._read.process(element, windowed_value.create(element, micros, (_WINDOW,)))
         for made in (*sums, *self._read.finish_bundle()):
-            self._take(made.value, made.timestamp_micros)
-
-    def advance(self, watermark: int) -> Iterator[dp.Release]:
-        """The releases of all timers that are due; a timer that one sets may be due, too."""
-        for key, (cell, timer, bag) in self._states.items():
-            while timer.at is not None and timer.at <= watermark * _MICROS:
-                timer.at = None
-                for made in self._count.release(key, _WINDOW, cell, timer, bag):
-                    yield made.value
-
-    def _take(self, element: tuple[str, bytes], micros: int) -> None:
-        placed = windowed_value.create(element, micros, (_WINDOW,))
-        cell, timer, bag = self._states[element[0]]
-        self._count.process(element, placed, cell, timer, bag)
+            self._shards.take(made.value)
 
 
 def count_of(ticks: int, keys: Sequence[str], late: str, **how: Any) -> TickNumbers:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
@@ -23,12 +22,11 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
+from beam_dpcount.dofns.ticks import CountEachTick, ReadTicks
 from beam_dpcount.dofns.users import BoundArriving, SendToShards
 from beam_dpcount.transforms.ticks import TickNumbers
-from benchmarks.cells import PeopleShards
+from benchmarks.cells import PeopleShards, TickShards
 from benchmarks.jobs import dofns_of
-from benchmarks.soak import Cell
 from benchmarks.timing import peak
 
 WAYS = {
@@ -148,17 +146,8 @@ class Streaming:
         self.people: PeopleShards | None = None
         if users is not None:
             self.people = PeopleShards(found[SendToShards], found[BoundArriving])
-        self._read, self._count = found[ReadTicks], found[CountEachTick]
-        self._keys = Cell()
-        self._timer = SimpleNamespace(set=lambda time: None)
-        self._count.setup()
-        for key in KEYS:
-            self._counted((key, SEED), 0)
-
-    def _counted(self, element: Any, micros: int) -> None:
-        placed = windowed_value.create(element, micros, (_WINDOW,))
-        self._keys.key = element[0]
-        self._count.process(element, placed, self._keys, self._timer)
+        self._read, self._shards = found[ReadTicks], TickShards(found[CountEachTick])
+        self._shards.seed()
 
     def take(self, events: Sequence[Any]) -> float:
         """Counts windowed events, a bundle; seconds of CPU time."""
@@ -166,17 +155,14 @@ class Streaming:
         self._read.start_bundle()
         for left in events if self.people is None else self.people.bundle(events):
             for read in self._read.process(left.value, left):
-                self._counted(read.value, read.timestamp.micros)
+                self._shards.take(read.value)
         for read in self._read.finish_bundle():
-            self._counted(read.value, read.timestamp.micros)
+            self._shards.take(read.value)
         return time.process_time() - before
 
     def tick(self) -> None:
         """Releases a tick of all keys, so that no sums pile up."""
-        for key in KEYS:
-            self._keys.key = key
-            for _ in self._count.release(key, _WINDOW, self._keys, self._timer):
-                pass
+        self._shards.tick()
 
 
 def arriving(people: int, k: int, users: dp.Users | None) -> tuple[float, float, float]:

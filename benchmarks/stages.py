@@ -22,10 +22,10 @@ from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.shards import CountShards, SumShards
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
 from beam_dpcount.dofns.users import BoundArriving, SendToShards
-from beam_dpcount.states.wire import PAIR, pack_batch
+from beam_dpcount.states.wire import PAIR, pack_batch, pack_sums
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import plain
-from benchmarks.cells import Bag, Cell, PeopleShards, Timer
+from benchmarks.cells import Bag, Cell, PeopleShards, TickShards, Timer
 from benchmarks.jobs import dofns_of
 from benchmarks.timing import best_of, table, timed
 
@@ -130,31 +130,26 @@ def elements() -> Iterator[Stage]:
 
 
 def listed() -> Iterator[Stage]:
-    """Of TickCount with a timer a key."""
+    """Of TickCount with listed keys: a shard of them."""
     names = [f"key-{i}" for i in range(KEYS)]
     arriving = [placed((names[i % KEYS], 1)) for i in range(BUNDLE)]
     found = dofns_of(ticks(names))
-    counting = found[CountEachTick]
-    counting.setup()
-    states = {name: (Cell(), Timer(), Bag()) for name in names}
-    for name, state in states.items():
-        counting.process((name, SEED), placed((name, SEED)), *state)
+    shard = TickShards(found[CountEachTick])
+    shard.seed()
     now = [1]
 
-    def arrive() -> None:
-        for name, state in states.items():
-            element = name, PAIR.pack(now[0], 1)
-            counting.process(element, placed(element), *state)
+    def both() -> None:
+        for _ in range(BUNDLE // 10):
+            shard.take((0, pack_sums({(now[0] - 1) * KEYS + i + 1: 1 for i in range(10)})))
+        release()
 
     def release() -> None:
         now[0] += 1
-        for name, state in states.items():
-            for _ in counting.release(name, _WINDOW, *state):
-                pass
+        shard.tick()
 
     yield Stage("ReadTicks: an event", bundle(found[ReadTicks], arriving), BUNDLE)
-    yield Stage("CountEachTick: a sum", arrive, KEYS)
-    yield Stage("CountEachTick: a release", release, KEYS)
+    yield Stage("CountEachTick: a sum", both, BUNDLE, release)
+    yield Stage("CountEachTick: a key and tick", release, KEYS)
 
 
 def selected() -> Iterator[Stage]:

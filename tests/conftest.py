@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         type=part_of,
         metavar="K/N",
-        help="of the cases marked exhaustive only one in N, for each K < N others",
+        help="of the cases marked exhaustive or long only one in N, for each K < N others",
     )
 
 
@@ -71,11 +71,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for cases in tests.values():
         _leave(cases)
     if (part := config.getoption("part")) is not None:
-        left = [item for item in items if item.get_closest_marker("exhaustive") is not None]
-        left = [item for item in left if not is_in(part, item.nodeid)]
+        left = [item for item in items if _is_parted(item) and not is_in(part, item.nodeid)]
         config.hook.pytest_deselected(items=left)
         gone = {*map(id, left)}
         items[:] = [item for item in items if id(item) not in gone]
+
+
+def _is_parted(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) is not None for name in ("exhaustive", "long"))
 
 
 def _leave(cases: list[pytest.Function]) -> None:

@@ -327,6 +327,7 @@ def shop(log: Path, file: Path) -> Shop:
     return Shop(log, file)
 
 
+@pytest.mark.long
 def test_runs_add_up_until_nothing_is_left(shop: Shop) -> None:
     for n in (1, 2, 3):
         out = succeed(*shop.words())
@@ -610,6 +611,7 @@ LISTS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LISTS)
 def test_lists_that_can_be_read_once_are_told_apart(again: Shop, name: str) -> None:
     """A list through a pipe is empty when it is read again; three counts are not one."""

@@ -20,63 +20,29 @@ from beam_dpcount.counters import active as lemma
 from beam_dpcount.counters.active import ActiveChange, AlternatingError, falls, one_interval
 from beam_dpcount.counters.choose import resolve_active
 from beam_dpcount.dofns.active import Activity
-from beam_dpcount.dofns.placement import Placement
-from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.mechanisms.single_steps import SingleSteps
-from beam_dpcount.states.wire import PAIR
+from tests.active import (
+    MECHANISMS,
+    ONE_KEY,
+    PERIOD,
+    TICKS,
+    TWO_KEYS,
+    count_of,
+    differences,
+    sums_of,
+    with_mechanism,
+)
 from tests.audit.exact import keeps_budget
 from tests.person_audit import (
     APPROXIMATE,
     PURE,
     RHO,
-    SECOND,
-    TICK,
     Event,
-    Noised,
-    added,
     by,
-    collection,
-    placed,
     universe,
 )
 
-TICKS = 6
 BUDGETS = {"pure": PURE, "rho": RHO, "approximate": APPROXIMATE}
-PERIOD = 3
-
-
-def count_of(
-    users: dp.Users, window: int, budget: Any = RHO, keys: Any = ("a", "b"), **more: Any
-) -> Any:
-    clock = dp.Clock(TICK, start=0, ticks=TICKS)
-    count = dp.TickCount(budget, clock.last(window), dp.People(), keys=keys, users=users, **more)
-    return count._parts[0].engine
-
-
-def with_mechanism(engine: Any, mechanism: Any) -> Any:
-    """The engine with the counter of another mechanism."""
-    counter = dp.calibrate(mechanism, engine._budget, engine.counter.change)
-    object.__setattr__(engine, "counter", counter)
-    return engine
-
-
-def sums_of(engine: Any, events: Sequence[Event]) -> tuple[tuple[int, ...], ...]:
-    """What it adds up of events, by key and tick."""
-    parcels = engine.parcels(collection(None))
-    shards = SendToShards(engine.users, parcels, Placement(3))
-    shards.setup()
-    shards.start_bundle()
-    for key, payload, tick in events:
-        element, micros = (key, payload), tick * TICK * SECOND
-        assert not shards.process(element, placed(element, micros, None))
-    bounding = engine._bound_shards(engine.users.bound(), parcels, periods=engine._periods)
-    sums = np.zeros((len(engine.keys), TICKS), dtype=np.int64)
-    for shard in shards.finish_bundle():
-        for windowed in bounding.process((shard.value[0], [shard.value[1]])):
-            key, packed = windowed.value
-            step, x = PAIR.unpack(packed)
-            sums[engine.keys.index(key), step - 1] += x
-    return tuple(map(tuple, sums.tolist()))
 
 
 def sets(events: Sequence[Event], most: int) -> Iterator[tuple[Event, ...]]:
@@ -106,17 +72,6 @@ def pairs_of(engine: Any, events: Sequence[Event], most: int) -> Iterator[tuple[
                     yield summed(chosen), summed(sorted([*rest, *other], key=lambda e: e[2]))
 
 
-def differences(engine: Any, pairs: Iterable[tuple[Any, Any]]) -> list[np.ndarray]:
-    noised, found = Noised(engine.counter), []
-    for one, other in {pair for pair in pairs if pair[0] != pair[1]}:
-        nothing = added(one, -np.array(one))
-        for base in (nothing, added(one, other)):
-            found.append(noised(added(one, base)) - noised(added(other, base)))
-    return found
-
-
-ONE_KEY = universe(["a"], range(TICKS), [1])
-TWO_KEYS = universe(["a", "b"], range(0, TICKS, 2), [1])
 TWICE = universe(["a"], range(0, TICKS, 2), [1, 2])
 WHOM = {
     "changes": (dp.Users(by, changes=2), TWO_KEYS, 4),
@@ -126,11 +81,6 @@ WHOM = {
     "one of two keys a period": (dp.Users(by, keys=1, per=PERIOD), TWO_KEYS, 4),
     "events": (dp.Users(by, 2), TWO_KEYS, 4),
     "events twice a tick": (dp.Users(by, 2), TWICE, 4),
-}
-MECHANISMS = {
-    "fresh": SingleSteps,
-    "tree": mechanisms.BinaryTree,
-    "rounded": mechanisms.NormalizedBLT,
 }
 
 
@@ -204,6 +154,7 @@ def test_events_of_a_tick_and_key_take_the_bound_once() -> None:
     assert found.tolist() == [[1, 0, 1, 0, 0, 0], [0] * 6]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("ticks", "period"), [(8, 2), (9, 3), (12, 4)])
 def test_a_period_changes_few_intervals(ticks: int, period: int) -> None:
     """At most ceil(P / (W + 1)), each of at most W + P - 1 ticks, all together; attained."""

@@ -63,6 +63,7 @@ def counters(mechanism, budget, change=None, dimension=None, unit=1.0):
 # Every counter keeps its budget
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.exhaustive("budget", "kind", "relation")
 @every
@@ -102,6 +103,7 @@ def test_vector_streams_keep_the_budget(kind, budget, touched):
             assert audit(counter, values) == [], (horizon, counter.law)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", mechanisms.ALL, ids=lambda kind: kind.__name__)
 def test_the_budget_is_spent(kind):

@@ -157,6 +157,7 @@ class Half(Entropy):
         return lambda key, window: noise
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.parametrize("name", ["PrefixCount", "TickCount"])
 def test_transforms_keep_their_budgets_and_half_the_noise_is_caught(name: str) -> None:
@@ -170,6 +171,7 @@ def test_transforms_keep_their_budgets_and_half_the_noise_is_caught(name: str) -
     assert [fault for fault in broken.faults() if "known statistic proves" in fault]
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.parametrize("name", ["an event", "a person with 2 events in a key"])
 def test_lone_keys_are_shown_as_rarely_as_they_should(

@@ -151,6 +151,7 @@ def test_every_section_is_tested() -> None:
     assert [*FIGURES] == [*bench.SECTIONS]
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.usefixtures("as_before")
 @pytest.mark.parametrize("section", FIGURES)
@@ -213,6 +214,7 @@ def test_trees_by_hand_count(tree: Any, monkeypatch: pytest.MonkeyPatch) -> None
         assert release.value == pytest.approx(n)
 
 
+@pytest.mark.long
 def test_variants_take_turns_and_the_best_counts() -> None:
     asked = list[str]()
 
@@ -230,6 +232,7 @@ def test_variants_take_turns_and_the_best_counts() -> None:
     assert "".join(asked) == "ababab"
 
 
+@pytest.mark.long
 def test_time_is_that_of_the_processor() -> None:
     """Of this process and of children that have ended, and not time that passes."""
     assert timing.seconds_of(lambda: time.sleep(0.2), 1) < 0.1
@@ -282,6 +285,7 @@ def test_all_bands_have_the_errors_of_their_matrix(steps: int) -> None:
     assert made[:n] == pytest.approx((rows**2).sum(axis=1), rel=1e-4)
 
 
+@pytest.mark.long
 def test_simulated_streams_have_the_errors_that_are_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

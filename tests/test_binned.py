@@ -286,6 +286,7 @@ def test_the_largest_column_is_not_the_first():
     assert Binned(1000).l2_sensitivity_squared > 1.0001 * norms[0]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 7, 99, 100, 101])
 def test_columns_may_be_searched_in_blocks(columns, monkeypatch):

@@ -150,6 +150,7 @@ def test_epsilon_of_any_rho_is_safe(rho: float, delta: float) -> None:
     assert exact_log_delta(rho, epsilon) <= log(delta)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @given(epsilons, deltas)
 @repeatable
@@ -165,6 +166,7 @@ def test_rho_and_epsilon_are_inverse(epsilon: float, delta: float) -> None:
     assert rho > classic * (1 - 1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @given(epsilons, deltas, st.floats(1.0001, 10))
 @repeatable

@@ -147,6 +147,7 @@ def test_real_data(data: Data, path: str, tmp_path: Path) -> None:
     assert max(stddevs(output).values()) < 1e-3
 
 
+@pytest.mark.long
 def test_real_data_through_a_portable_job_service(tmp_path: Path) -> None:
     output = tmp_path / "counts.csv"
     portable = ("--runner", "PortableRunner", "--job_endpoint", "embed")
@@ -566,6 +567,7 @@ def test_errors_in_a_process_of_its_own(events: Path) -> None:
     assert "'nope'" in fail(*arguments(events, *BUDGET, "--key", "nope"), run=process)
 
 
+@pytest.mark.long
 def test_a_traceback_on_request(events: Path) -> None:
     ended = process(*arguments(events, *BUDGET, "--key", "nope"), BEAM_DPCOUNT_TRACEBACK="1")
     assert ended.status == 1

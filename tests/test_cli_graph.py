@@ -294,6 +294,7 @@ def test_what_is_drawn(what: str, events: Path, monkeypatch: pytest.MonkeyPatch)
     assert how["path"] == str(picture)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.exhaustive("n", "panels")
 @pytest.mark.parametrize("n", [2, 25, 130])

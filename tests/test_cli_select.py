@@ -203,6 +203,7 @@ def files_of_neighbours(path: str) -> list[str]:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "path", ["bounded", pytest.param("streaming", marks=pytest.mark.exhaustive)]
 )

@@ -374,6 +374,7 @@ def healthapp() -> tuple[Path, list[str], list[dict[str, str]]]:
     )
 
 
+@pytest.mark.long
 @each_path
 def test_words_of_real_data(path: str, tmp_path: Path) -> None:
     """Up to 3 of the 12 commonest events and the rest, ordered by time or by the file."""

@@ -211,6 +211,7 @@ def test_what_is_printed_of_a_gap(log: Path) -> None:
     )
 
 
+@pytest.mark.long
 @each_command
 def test_limits_above_that_on_all_rows_of_a_person_are_noted(name: str, log: Path) -> None:
     people = ("--user", "who", "--per-user", 2)

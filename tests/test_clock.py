@@ -73,6 +73,7 @@ def test_ticks_of_days_are_those_of_the_calendar(zone: str) -> None:
     assert found == [1 + (date - first).days // 7 for date in latest]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", ZONES)
 def test_counts_start_anew_at_local_midnights(zone: str) -> None:
     """From a time within a day, every 15 minutes of 13 months: ticks of a quarter of an hour."""

@@ -329,7 +329,8 @@ def test_the_state_of_one_moment_with_the_memory_of_another_is_refused():
 def test_a_cell_of_a_clock_is_one_whole():
     """The state of one tick is not taken for that of another by the sums that are pending."""
     codec = tick_codec(SCALAR, clock_of(10, 0, horizon=100), ["a"])
-    states = [codec.encode(state_after(SCALAR, n), b"", add_to(b"", n + 1, n)) for n in (11, 13)]
+    one_key = replace(SCALAR, dimension=1)
+    states = [codec.encode(state_after(one_key, n), b"", add_to(b"", n + 1, n)) for n in (11, 13)]
     one, other = states
     assert len(one) == len(other)
     for at in range(1, len(one)):

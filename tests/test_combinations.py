@@ -220,6 +220,7 @@ def largest(seed: int, cases: int) -> float:
     return most
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_no_neighbours_differ_by_more_than_noise_is_for(seed: int) -> None:
     assert largest(seed, 8) > 0.7  # and some by nearly as much

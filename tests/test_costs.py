@@ -193,6 +193,7 @@ def peak(work: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_long_release_takes_few_bytes_a_step() -> None:
     """37 are measured: the input and the result are 16."""

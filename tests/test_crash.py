@@ -32,6 +32,7 @@ def killed(directory: Path, kills: int, **options: Any) -> crash.Summary:
     return crash.crash(OwnJob(str(directory), **{**SMALL, **options}), kills, timeout=60)
 
 
+@pytest.mark.long
 @pytest.mark.exhaustive("transform")
 @pytest.mark.parametrize("transform", SUBJECTS)
 def test_three_kills(transform: str, tmp_path: Path) -> None:
@@ -159,6 +160,7 @@ def keys_swapped() -> ReplayableEntropy:
     return mutant(resumed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("entropy", "fault", "is_exact"),
     [
@@ -195,6 +197,7 @@ def test_other_noise_and_mutants_are_caught(
         assert seen.differing == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mutant", "transform", "kills"),
     [
@@ -282,6 +285,7 @@ def mutant(resumed: Any) -> ReplayableEntropy:
     return ReplayableEntropy(SECRET, run_id="crash test")
 
 
+@pytest.mark.long
 @pytest.mark.exhaustive("transform")
 @pytest.mark.parametrize(
     ("mutant", "transform", "faults"),
@@ -353,6 +357,7 @@ def test_what_was_seen_is_held_against_the_input(job: OwnJob) -> None:
     ]
 
 
+@pytest.mark.long
 def test_releases_that_may_differ_are_held_between_bounds(tmp_path: Path) -> None:
     job = OwnJob(str(tmp_path), "late", keys=4, events=400)
     write_input(job, random.Random(3))

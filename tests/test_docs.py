@@ -91,6 +91,7 @@ def agrees(expected: str, printed: str) -> bool:
     return doctest.OutputChecker().check_output(expected, printed, flags)
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.filterwarnings("error::beam_dpcount.errors.WeakBudgetWarning")
 @pytest.mark.parametrize(("name", "code", "expected"), EXAMPLES)
@@ -178,6 +179,7 @@ def test_console_examples_run(page: Path, demo: Path, tmp_path: Path) -> None:
             assert agrees(expected, printed), printed
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 def test_the_steps_of_yaml_beside_questions_run(demo: Path) -> None:
     """Each is one TickCount of the demo's log, and has the columns of the command above it."""

@@ -206,6 +206,7 @@ def test_standard_input_that_cannot_be_used(
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.long
 def test_an_output_that_nobody_reads(tmp_path: Path) -> None:
     """As in `beam-dpcount ... --output - | head -1`."""
     data, (reader, writer) = in_csv(tmp_path, ROWS * 300), os.pipe()
@@ -266,6 +267,7 @@ def test_parquet_does_not_go_to_a_terminal(tmp_path: Path) -> None:
 # How a command ends before its time
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "status", "word"),
     [

@@ -119,6 +119,7 @@ def test_each_command_is_in_the_table() -> None:
 # Help
 
 
+@pytest.mark.long
 @each
 def test_help_says_all_and_its_example_runs(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -166,6 +167,7 @@ def write_forms(place: Path) -> dict[str, Path]:
     return {**named, "out.parquet": place / "in.parquet", "out.CSV": place / "folder"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [*MAIN_KINDS, "ticks of people"])
 def test_all_formats_hold_the_same(kind: str, place: Path) -> None:
     columns = KINDS[kind].columns
@@ -222,6 +224,7 @@ def test_without_a_key_all_rows_are_of_one(kind: str, place: Path) -> None:
     assert "public: the keys" in out
 
 
+@pytest.mark.long
 @each
 def test_a_header_alone(kind: str, place: Path) -> None:
     log(place / "events.csv", [])
@@ -261,6 +264,7 @@ def test_past_the_horizon(path: str, runner: tuple[str, ...], kind: str, place: 
 # What is written beside the output, and what is there already
 
 
+@pytest.mark.long
 @each
 def test_what_is_there_is_not_replaced_unasked(kind: str, place: Path) -> None:
     names = ["out.csv", "out.csv.manifest.json", "out.png", "out.html"]
@@ -431,6 +435,7 @@ def _check_manifest(kind: Kind, seen: dict[str, Any]) -> None:
 # Replays and accounts
 
 
+@pytest.mark.long
 @each
 def test_replays_and_accounts(kind: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeat draws the same noise and costs nothing; another run id costs, or is refused."""

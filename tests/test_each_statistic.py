@@ -125,6 +125,7 @@ def check(counts: dict[str, Any], rows: list[Row], runner: str = "fn", every: in
     return outcome
 
 
+@pytest.mark.long
 @each_family
 @each_path
 @pytest.mark.parametrize("runner", RUNNERS)
@@ -146,6 +147,7 @@ def test_every_kind_of_state_is_resumed(kind: str, path: str) -> None:
     check(counts, some_rows("graphs" if kind in GRAPHS else "sequences", 60, seed=2))
 
 
+@pytest.mark.long
 @each_family
 @each_path
 def test_fewer_releases_of_the_same_stream(family: str, path: str) -> None:

@@ -206,6 +206,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("alphabet", "longest", "n", "span", "replaced", "removed"), CASES)
 def test_no_neighbours_change_more_than_the_bound(
@@ -253,6 +254,7 @@ def test_each_episode_changes_at_most_what_is_proved_and_some_do() -> None:
     assert check_each_episode(long, 10) == {5: 13}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("span", [None, 4])
 def test_the_order_in_which_letters_come_next_bounds_all_episodes(span: int | None) -> None:
@@ -301,6 +303,7 @@ def through(mechanism: Any, n: int, change: Any) -> Any:
     return np.abs(rows).sum(axis=(1, 2)), np.square(rows).sum(axis=(1, 2), dtype=np.float64)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.exhaustive("alphabet", "longest", "n", "relation", "span")
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -321,6 +324,7 @@ def test_no_neighbours_are_further_apart_through_an_encoder(
         assert squares.max() <= float(spread.l2_squared) * (1 + 1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_published_sensitivity_and_other_mutants_are_exceeded() -> None:
     statistic = Episodes("ab", max_length=2)
@@ -380,6 +384,7 @@ def test_long_episodes_have_bounds_that_are_no_smaller(
         exact = looser
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.exhaustive("span", "words")
 @pytest.mark.parametrize("span", [None, 3])
@@ -461,6 +466,7 @@ def test_bad_arguments_are_named(error: type, message: str, arguments: dict[str,
         Episodes(**{"domain": "ab", **arguments})
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_dictionary_has_at_most_a_million_prefixes() -> None:
     with pytest.raises(ValueError, match=r"1,000,001 different prefixes.*shorter episodes"):

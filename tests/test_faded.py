@@ -25,6 +25,7 @@ def person(events: int, gap: int) -> UserChange:
     return UserChange(0, 1, events=events, keys=1, per_key=events, gap=gap)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bar", all_bars(), ids=str)
 def test_bars(bar: Any) -> None:
     """`python -m benchmarks.bars` prints them."""

@@ -27,14 +27,15 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.kept import KeptCoder
+from beam_dpcount.dofns.pending import placed
 from beam_dpcount.dofns.ticks import SEED, CountEachTick
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
-from beam_dpcount.states import codecs, envelope
+from beam_dpcount.states import all_ticks, codecs, envelope
 from beam_dpcount.states.envelope import OTHER_FORMAT, UPGRADE, StateError
-from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import elements
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.ticks import TickNumbers
+from benchmarks.cells import Bag
 from benchmarks.jobs import dofns_of
 from tests.cells import Kept as Outside
 from tests.messages import says
@@ -212,24 +213,25 @@ class WatchedTicks(Watched, CountEachTick):
     def process(
         self,
         element: Any,
-        windowed: Any = beam.DoFn.WindowedValueParam,
+        arrived: Any = beam.DoFn.StateParam(CountEachTick.ARRIVED),
         cell: Any = beam.DoFn.StateParam(CountEachTick.STATE),
         timer: Any = beam.DoFn.TimerParam(AGAIN),
-        later: Any = beam.DoFn.StateParam(CountEachTick.LATER),
     ) -> None:
         _watch.reach("before")
-        super().process(element, windowed, Cell(element[0], cell), timer, later)
+        super().process(element, arrived, Cell("ab"[element[0]], cell), timer)
 
     @on_timer(AGAIN)
     def release(
         self,
-        key: Any = beam.DoFn.KeyParam,
+        shard: Any = beam.DoFn.KeyParam,
         window: Any = beam.DoFn.WindowParam,
+        arrived: Any = beam.DoFn.StateParam(CountEachTick.ARRIVED),
         cell: Any = beam.DoFn.StateParam(CountEachTick.STATE),
         timer: Any = beam.DoFn.TimerParam(AGAIN),
         later: Any = beam.DoFn.StateParam(CountEachTick.LATER),
     ) -> Iterator[Any]:
-        yield from self.through(super().release(key, window, Cell(key, cell), timer, later))
+        states = arrived, Cell("ab"[shard], cell), timer, later
+        yield from self.through(super().release(shard, window, *states))
 
 
 class Downstream(beam.DoFn):
@@ -251,6 +253,7 @@ class Downstream(beam.DoFn):
 def _watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elements, "CountEachElement", WatchedElements)
     monkeypatch.setattr(tick_transforms.TickNumbers, "_count_each", WatchedTicks)
+    monkeypatch.setattr(all_ticks, "PER_SHARD", 1)
 
 
 def source(payloads: list[Any]) -> Any:
@@ -364,10 +367,15 @@ def test_a_mutant_that_keeps_state_outside_the_cell_is_caught(
 
 
 class Kept:
-    """A cell and a timer without a runner."""
+    """A cell, a timer and bags without a runner."""
 
-    def __init__(self, data: bytes | None = None) -> None:
-        self.data = data
+    def __init__(self, before: Kept | None = None) -> None:
+        self.data: bytes | None = None
+        self.arrived, self.later = Bag(), Bag()
+        if before is not None:
+            self.data = before.data
+            self.arrived.entries += before.arrived.entries
+            self.later.entries += before.later.entries
 
     def read(self) -> bytes | None:
         return self.data
@@ -388,19 +396,24 @@ def dofn(name: str, entropy: Entropy | None = None) -> Any:
 def inputs(name: str) -> list[Any]:
     """What the DoFn is given for one key: elements; for a clock also None, a timer."""
     if name == "TickCount":
-        events = [PAIR.pack(1, 1), None, PAIR.pack(3, 2), PAIR.pack(2, 1), None, None, None]
-        return [SEED, *events]
+        return [SEED, arrives(1), None, arrives(3, 2), arrives(2), None, None, None]
     return payloads(name)
+
+
+def arrives(tick: int, x: int = 1) -> bytes:
+    """What counts so much in a tick, at a shard of one key."""
+    return placed({0: x}, tick, 1)
 
 
 def step(counting: Any, given: Any, kept: Kept) -> list[Any]:
     """The releases of one call of a DoFn of the library, in its plain form."""
     if given is None:
-        return [r.value for r in CountEachTick.release(counting, "a", GlobalWindow(), kept, kept)]
-    element = windowed_value.create(("a", given), 0, (GlobalWindow(),))
+        states = kept.arrived, kept, kept, kept.later
+        return [r.value for r in CountEachTick.release(counting, 0, GlobalWindow(), *states)]
     if isinstance(counting, CountEachTick):
-        CountEachTick.process(counting, element.value, element, kept, kept)
+        CountEachTick.process(counting, (0, given), kept.arrived, kept, kept)
         return []
+    element = windowed_value.create(("a", given), 0, (GlobalWindow(),))
     return list(CountEachElement.process(counting, element.value, element, kept))
 
 
@@ -410,7 +423,7 @@ def test_a_stream_resumed_anywhere_goes_on_as_if_never_stopped(name: str) -> Non
     count = 0
     for given in inputs(name):
         releases = step(whole, given, kept)
-        resumed = Kept(resumed.data)
+        resumed = Kept(resumed)
         assert step(dofn(name), given, resumed) == releases
         assert resumed.data == kept.data
         count += len(releases)
@@ -433,7 +446,7 @@ def test_states_of_a_newer_version_are_refused(name: str, monkeypatch: pytest.Mo
 
 
 # Of all bytes that are written, without digests: what writes others must raise the version.
-PINNED = {"SubstringCount": "f59c9b6cc927490e", "TickCount": "6c2f97e432c6b14d"}
+PINNED = {"SubstringCount": "f59c9b6cc927490e", "TickCount": "76f13683f2d872e5"}
 
 
 @pytest.mark.parametrize("name", PINNED)
@@ -455,10 +468,10 @@ def test_late_events_that_fold_elsewhere_are_another_history() -> None:
 
     def ticked(*given: Any) -> list[float]:
         counting, kept = dofn("TickCount"), Kept()
-        releases = [r for one in (SEED, PAIR.pack(1, 1), *given) for r in step(counting, one, kept)]
+        releases = [r for one in (SEED, arrives(1), *given) for r in step(counting, one, kept)]
         return [release.value for release in releases]
 
-    late = PAIR.pack(1, 1)
+    late = arrives(1)
     at_two, at_three = ticked(None, late, *[None] * 3), ticked(None, None, late, *[None] * 2)
     assert at_two[0] == at_three[0]
     differences = [a - b for a, b in zip(at_two[1:], at_three[1:], strict=True)]

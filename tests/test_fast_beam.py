@@ -140,6 +140,7 @@ def test_patches_are_taken_back() -> None:
     assert (userstate.get_dofn_specs, pipeline_options.PipelineOptions.__init__) == before
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.parametrize("path", ["bounded", "streaming"])
 def test_a_pipeline_without_the_memory(path: str) -> None:

@@ -244,6 +244,7 @@ def test_delimiters(write: Write, delimiter: str, given: str) -> None:
     assert values(path, value="n", delimiter=given) == [1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
 def test_compressed(write: Write, suffix: str, pack: Callable[[bytes], bytes]) -> None:
     text = "key,n\n" + "".join(f"k{n},{n}\n" for n in range(50_000))
@@ -353,6 +354,7 @@ def test_parquet_timestamps(parquet: Write) -> None:
         assert times(path, timestamp="time", **arguments) == expected
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_parquet_rows_run_through_batches(parquet: Write) -> None:
     n = 150_000
@@ -993,6 +995,7 @@ def test_bgl() -> None:
     assert {event.value for _, event in (element.value for element in elements)} == {0, 1}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_collegemsg() -> None:
     path = data("collegemsg.txt")

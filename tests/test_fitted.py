@@ -228,6 +228,7 @@ class _Ones:
         return self
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", [NormalizedBLT(30), Unbounded(NormalizedBLT)])
 def test_measured_errors_are_as_said_and_not_of_the_unfitted(mechanism: Any) -> None:
     """A false alarm is 5 standard deviations: a sample variance of 1,000 has 1 / sqrt(500)."""

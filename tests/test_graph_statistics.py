@@ -241,6 +241,7 @@ def test_no_order_of_five_vertices_exceeds_the_bounds(statistic: GraphStatistic)
     assert within(statistic.change("edge"), differences(statistic, length)) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("weights", "length", "repeats"),
@@ -261,6 +262,7 @@ def test_no_weights_exceed_the_bounds(
         assert reached(found) == claimed(statistic.change("edge"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("D", [1, 2, 3])
 def test_no_vertex_exceeds_the_bounds_where_degrees_are_asserted(D: int) -> None:
@@ -376,6 +378,7 @@ def test_bounds_of_high_degrees_are_attained_with_the_rule(D: int, h: int) -> No
     assert ruled.change("edge").spread(Arbitrary(both)).l2_squared == 32
 
 
+@pytest.mark.long
 def test_bounds_of_a_vertex_are_attained() -> None:
     D = 3
     asserted: dict[str, Any] = {"max_degree": D, "asserted": True}

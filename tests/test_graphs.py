@@ -165,6 +165,7 @@ def test_what_is_no_update_takes_an_empty_step(path: str) -> None:
     assert values == [[1, 0, 0], [1, 0, 0], [1, 0, 1]]
 
 
+@pytest.mark.long
 @each_path
 def test_weights_out_of_range_take_an_empty_step(path: str) -> None:
     def make(**given: Any) -> Any:
@@ -376,6 +377,7 @@ REAL: dict[str, tuple[Any, dict[str, Any], Callable[[int], Any]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "length", "every"), [("bounded", 5000, 100), ("streaming", 1500, 150)]
 )
@@ -428,6 +430,7 @@ def updates() -> tuple[list[int], list[Any]]:
     return names, made
 
 
+@pytest.mark.long
 @each_path
 def test_cuts_of_messages_equal_recomputation(path: str) -> None:
     nx = networkx()

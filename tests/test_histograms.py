@@ -530,6 +530,7 @@ def check_exact(rows: Sequence[Row], count: Histogram, plain: Sequence[Row]) -> 
             assert top.values == [values[count.domain.index(item)] for item in top.items]
 
 
+@pytest.mark.long
 @each_path
 def test_an_enormous_budget_gives_the_exact_histogram_of_real_data(path: str) -> None:
     events = [row["EventId"] for row in real_rows("healthapp_2k.csv")]

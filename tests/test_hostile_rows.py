@@ -209,6 +209,7 @@ def test_hostile_numbers_count_as_numbers_do(path: str) -> None:
         assert last == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.parametrize("runner", ["fn", "grpc"])
 @each_path
@@ -366,6 +367,7 @@ REPLAYED: dict[str, tuple[Callable[..., Any], dict[str, Any], list[dict[str, Any
 }
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.parametrize("name", REPLAYED)
 def test_replays_show_nothing_of_fields_that_hold_the_same(

@@ -121,6 +121,7 @@ def test_every_file_has_its_folder() -> None:
     }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_imports_run_downwards() -> None:
     for name, targets in arrows(modules(PACKAGE)).items():
@@ -141,6 +142,7 @@ def test_imports_run_downwards() -> None:
             assert FOLDERS.index(target.split(".")[1]) <= floor, f"{name} imports {target}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("top", ["beam_dpcount", *BESIDE])
 def test_no_circles(top: str) -> None:
@@ -213,6 +215,7 @@ def test_pure_folders_know_nothing_of_beam() -> None:
         assert not any(target.startswith("apache_beam") for target in imported(path)), path
 
 
+@pytest.mark.long
 def test_importing_the_package_loads_no_beam() -> None:
     """So that help and mistakes of a command come at once."""
     program = (
@@ -245,6 +248,7 @@ def test_calibrate_knows_all_counters_from_the_start(first: str) -> None:
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=120)
 
 
+@pytest.mark.long
 def test_threads_may_ask_for_names_at_once() -> None:
     program = (
         "import random, threading, beam_dpcount as dp\n"

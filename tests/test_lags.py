@@ -76,6 +76,7 @@ def relative(bounds, products):
 # Validity
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @every
 def test_bounds_hold_fall_and_start_at_the_sensitivity(make):

@@ -95,6 +95,7 @@ WHERE = st.sampled_from([None, "ms=1", "page=a"])
 # Reading
 
 
+@pytest.mark.long
 @QUIET
 @given(
     lanes.PAGES,
@@ -171,6 +172,7 @@ def _counted(lines_: records.Lines, line: str | None) -> Any:
     return _read(lines_, line)
 
 
+@pytest.mark.long
 @QUIET
 @given(st.lists(lanes.ISO, max_size=30), st.sampled_from(["UTC", "Europe/Paris"]))
 def test_times_are_read_alike(
@@ -181,6 +183,7 @@ def test_times_are_read_alike(
     read_alike(path, METRICS[0], timestamp_format="iso", timezone=zone)
 
 
+@pytest.mark.long
 @QUIET
 @given(lanes.PAGES, st.sampled_from(METRICS), WHERE)
 def test_json_and_parquet_are_read_alike(
@@ -220,6 +223,7 @@ TYPED: dict[str, pa.Array] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format", ["unix", "unix-ms", "iso"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris"])
 def test_every_type_of_parquet_is_read_alike(format: str, zone: str, tmp_path: Path) -> None:
@@ -304,6 +308,7 @@ def test_people_are_bounded_alike(
         assert Counter(rows[row] for row in left.tolist()) == by_taking(bound, rows)
 
 
+@pytest.mark.long
 @QUIET
 @given(
     st.lists(
@@ -619,6 +624,7 @@ def hundred(tmp_path: Path) -> list[object]:
     return [*words, "--per-user", 2, "--overwrite", "--output", tmp_path / "out.csv"]
 
 
+@pytest.mark.long
 def test_a_run_loads_no_beam(hundred: list[object]) -> None:
     program = (
         "import sys\nfrom beam_dpcount.commands import ticks\n"
@@ -637,6 +643,7 @@ print(used.ru_utime + used.ru_stime)
 LIBRARIES = "import numpy, pyarrow, pyarrow.csv, pyarrow.parquet"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_hundred_rows_take_little_more_than_libraries_do(
     hundred: list[object], tmp_path: Path

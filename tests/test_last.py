@@ -251,6 +251,7 @@ def largest(window: int, ticks: int) -> list[float]:
     return [math.sqrt(variance) for variance in found]
 
 
+@pytest.mark.long
 def test_the_table_beside_sliding_sums_is_so() -> None:
     """That of docs/choosing.md; its rule is what the docstrings say."""
     page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")

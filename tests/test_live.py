@@ -289,6 +289,7 @@ def test_a_log_in_a_pipeline(tmp_path: Path) -> None:
     assert values == [*(("none", i, 0) for i in (1, 2, 3)), ("s", 1, 2), ("s", 2, 3), ("s", 3, 3)]
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 def test_no_line_stops_the_count(tmp_path: Path) -> None:
     """Through coders: whatever lines hold, others count as if they were not there."""

@@ -17,14 +17,14 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.counters.clock import Clock, Restart, View
 from beam_dpcount.counters.grid import Runs
-from beam_dpcount.dofns.ticks import SEED, CountEachTick, has_count, window_from
+from beam_dpcount.dofns.pending import placed
+from beam_dpcount.dofns.ticks import CountEachTick, has_count, window_from
 from beam_dpcount.dofns.windows import UnevenWindows, windows_of, windows_of_ticks
 from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.envelope import StateError
-from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms.ticks import TickNumbers
-from benchmarks.cells import Bag, Cell, Timer
+from benchmarks.cells import TickShards
 from tests.runners import SECOND, Row, each_path, feed, run, run_stream
 
 EXACT = dp.ApproxDP(1e9, 1e-6)
@@ -126,6 +126,7 @@ def test_each_local_day_is_counted(path: str, name: str, kind: str) -> None:
     assert count.counter.horizon == max(len(ends) for _, ends in WINDOWS[name])
 
 
+@pytest.mark.long
 @each_path
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("kind", ["numbers", "vectors", "people's"])
@@ -185,7 +186,7 @@ def test_a_later_run_repeats_what_an_earlier_one_released(
 
 
 class Bench:
-    """One key of a CountEachTick at a view, without a runner."""
+    """A CountEachTick of one key at a view, without a runner."""
 
     def __init__(self, view: Clock | View, ahead: int = 1) -> None:
         self.count = TickNumbers(EXACT, 1, 0, horizon=view.grid.steps, keys=["a"])
@@ -193,18 +194,15 @@ class Bench:
         cap = counter.change.largest(counter.unit)
         entropy = self.count._entropy
         plan = TickPlan(counter, view.grid, ["a"], cap, True, entropy, ahead=ahead)
-        self.dofn = CountEachTick(plan)
-        self.dofn.setup()
-        self.cell, self.timer, self.bag = Cell(), Timer(), Bag()
-        self.event(SEED)
+        self.shard = TickShards(CountEachTick(plan))
+        (self.cell,), (self.timer,) = self.shard.cells, self.shard.timers
+        self.shard.seed()
 
-    def event(self, packed: bytes) -> None:
-        windowed: Any = type("Placed", (), {"windows": (GlobalWindow(),)})
-        self.dofn.process(("a", packed), windowed, self.cell, self.timer, self.bag)
+    def event(self, tick: int, x: int) -> None:
+        self.shard.take((0, placed({0: x}, tick, 1)))
 
     def fire(self) -> list[Any]:
-        fired = self.dofn.release("a", GlobalWindow(), self.cell, self.timer, self.bag)
-        return [placed.value for placed in fired]
+        return self.shard.release()
 
 
 def test_no_event_of_a_short_window_counts_in_the_next() -> None:
@@ -212,8 +210,8 @@ def test_no_event_of_a_short_window_counts_in_the_next() -> None:
     bench = Bench(HOURS.restart("1d"))
     for _ in range(19 + 23):
         bench.fire()
-    bench.event(PAIR.pack(19 + 23, 5))  # too late for the last tick of that window
-    bench.event(PAIR.pack(19 + 24, 2))
+    bench.event(19 + 23, 5)  # too late for the last tick of that window
+    bench.event(19 + 24, 2)
     (first,) = bench.fire()
     assert (first.step, first.timestamp, round(first.value)) == (43, at("2025-03-31T01:00"), 2)
     releases = [release for _ in range(23) for release in bench.fire()]

@@ -61,6 +61,7 @@ BROKEN_ONES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "names", [[*BROKEN_ONES][:2], pytest.param([*BROKEN_ONES], marks=pytest.mark.exhaustive)]
 )

@@ -51,6 +51,7 @@ def python(tree: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 def test_it_holds_to_the_contract_in_every_door(tree: Path) -> None:
     """Python, YAML, command, sizing, help and reference: each is a check of the suite."""

@@ -96,6 +96,7 @@ def test_what_is_private_is_not_shown() -> None:
 # The page
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what it says of its cells is so."""

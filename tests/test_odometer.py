@@ -302,6 +302,7 @@ def in_order(
     return account.odometer.claimed, account.odometer.public, account.spent
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(runs_of_columns(), min_size=1, max_size=4),

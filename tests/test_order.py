@@ -26,6 +26,7 @@ from tests.orders import (
 SEEDS = range(12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seed", "runners"),
     [

@@ -48,6 +48,7 @@ def test_keys_are_texts(tmp_path: Path) -> None:
     page.encode()
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=40)
 @given(st.text())
 def test_any_text_is_itself_again(text: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter as Tally
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from hypothesis import given, settings
@@ -15,15 +17,14 @@ from hypothesis import strategies as st
 import beam_dpcount as dp
 from beam_dpcount.counters.clock import LARGEST
 from beam_dpcount.dofns import pending
-from beam_dpcount.dofns.pending import NEAR, add_pending, take_pending
-from beam_dpcount.states.wire import PAIR, add_to
+from beam_dpcount.dofns.pending import NEAR, add_pending, moved, placed, take_pending, tick_of
+from beam_dpcount.states.wire import PAIR, pack_sums
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag
 from tests.runners import RUNNERS, SECOND, Row, feed, run, run_stream
 from tests.scripted import ScriptedEntropy
 
-examples = settings(max_examples=200, deadline=None, derandomize=True, database=None)
-LARGE = 2**55  # so that some dozens of them are beyond 64 bits
+examples = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 
 
 class Metered(Bag):
@@ -43,56 +44,100 @@ class Metered(Bag):
         return super().read()
 
 
-# Ticks from the next one on, and their values; None: the next tick is released.
-moves = st.lists(
-    st.none() | st.tuples(st.integers(1, 60), st.integers(-5, 5) | st.sampled_from([LARGE])),
-    max_size=150,
-)
+WIDTH = 3
+CAPS = np.array([4, LARGEST, 40], dtype=np.int64)
+
+# Ticks from the next one on, and what is added to sums; None: the next tick is released.
+FAR = 10**12
+additions = st.dictionaries(st.integers(0, WIDTH - 1), st.integers(-9, 9), min_size=1)
+ahead = st.integers(1, 40) | st.sampled_from([1, 90, FAR, FAR + 1])
+moves = st.lists(st.none() | st.tuples(ahead, additions), max_size=60)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("near", "more"), [(1, 1), (2, 5), (3, 1000), (NEAR, pending.MORE)])
+@pytest.mark.parametrize(
+    ("more", "added", "near"),
+    [(1, 1, 1), (5, 0, 2), (1, 7, 64), (pending.MORE, pending.ADDED, pending.NEAR)],
+)
 @examples
 @given(given=moves)
-def test_what_waits_follows_a_plain_dictionary(near: int, more: int, given: list[Any]) -> None:
+def test_what_waits_follows_a_plain_dictionary(
+    more: int, added: int, near: int, given: list[Any]
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pending, "NEAR", near)
         patch.setattr(pending, "MORE", more)
+        patch.setattr(pending, "ADDED", added)
+        patch.setattr(pending, "NEAR", near)
         patch.setattr(pending, "CHUNK", 5 * PAIR.size)
         memory, bag, released = b"", Bag(), 0
-        model: Tally[int] = Tally()
-        for move in [*given, *[None] * 70]:
+        model: dict[int, Tally[int]] = defaultdict(Tally)
+        for move in [*given, *[None] * 100]:
             if move is not None:
                 step = released + move[0]
-                memory = add_pending(memory, step, move[1], bag)
-                model[step] += move[1]
+                data = placed(move[1], step, WIDTH)
+                assert tick_of(PAIR.unpack_from(data)[0], WIDTH) == step
+                memory = add_pending(memory, step, data, WIDTH, bag)
+                for place, x in move[1].items():
+                    model[step][place] += x
                 continue
             released += 1
-            x, memory = take_pending(memory, released, LARGEST, bag)
-            assert x == min(max(model.pop(released, 0), -LARGEST), LARGEST)
-        assert (memory, bag.entries) == (b"", [])
+            x, memory = take_pending(memory, released, b"", WIDTH, CAPS, bag)
+            due = model.pop(released, Tally())
+            expected = [int(np.clip(due[i], -CAPS[i], CAPS[i])) for i in range(WIDTH)]
+            assert x.tolist() == expected
+        x, memory = take_pending(memory, 2 * FAR, b"", WIDTH, CAPS, bag)  # all that is far off
+        due = Tally[int]()
+        for tally in model.values():
+            due.update(tally)
+        assert x.tolist() == [int(np.clip(due[i], -CAPS[i], CAPS[i])) for i in range(WIDTH)]
+        assert (len(memory), memory[24:], bag.entries) == (32, bytes(8), [])
 
 
-def test_a_bag_is_not_touched_for_what_is_near() -> None:
-    """So that a stream without a backlog has one state; it is as it was before there was a bag."""
-    memory = former = b""
-    for released in range(300):
-        for step in range(released + 1, released + 2 * NEAR + 1):
-            memory, former = add_pending(memory, step, 1, None), add_to(former, step, 1)
-            assert memory == former
-        x, memory = take_pending(memory, released + 1, LARGEST, None)
-        assert x == min(released + 1, 2 * NEAR)
-        former = memory
+@pytest.mark.parametrize("far", [2, 3, 50, FAR])
+@pytest.mark.parametrize("width", [1, 3, 300])
+def test_an_event_far_off_does_not_make_cells_grow(far: int, width: int) -> None:
+    """Whatever waits, 10^4 bundles of the next ticks leave as much in a cell as there are sums."""
+    memory, bag, taken = b"", Bag(), 0
+    caps = np.full(width, LARGEST)
+    sums = min(width, 3)  # to which a bundle adds
+    one = dict.fromkeys(range(sums), 1)
+    for step in (far, 1):
+        memory = add_pending(memory, step, placed(one, step, width), width, bag)
+    x, memory = take_pending(memory, 1, b"", width, caps, bag)
+    taken += int(x.sum())
+    ticks = max(1, pending.NEAR // width) + 1
+    most, largest = 32 + 16 * (3 * ticks * sums + pending.ADDED + sums), 0
+    for bundle in range(10_000):
+        step = 2 + bundle % 2
+        memory = add_pending(memory, step, placed(one, step, width), width, bag)
+        largest = max(largest, len(memory))
+    assert largest <= most
+    assert sum(map(len, bag.entries)) <= 16 * (2 * 10 * sums + 2 * pending.MORE + sums)
+    for step in range(2, 60):
+        x, memory = take_pending(memory, step, b"", width, caps, bag)
+        taken += int(x.sum())
+        assert len(memory) <= most
+    expected = sums * (10_000 + 1 + (far < 60))
+    assert taken == expected
 
 
-def test_a_backlog_that_a_cell_held_before_there_were_bags_is_taken_over() -> None:
-    memory, bag = b"".join(PAIR.pack(step, step) for step in range(1, 1001)), Bag()
-    memory = add_pending(memory, 500, 1, bag)
-    assert len(memory) < 200 * PAIR.size
-    for step in range(1, 1001):
-        x, memory = take_pending(memory, step, LARGEST, bag)
-        assert x == step + (step == 500)
-    assert (memory, bag.entries) == (b"", [])
+def test_an_event_far_off_does_not_keep_a_backlog_in_the_cell() -> None:
+    """Of 10^4 ticks to come those near stay there, though one is due long after all of them."""
+    memory, bag, most = b"", Bag(), 32 + 16 * (2 * 100 + pending.ADDED + 1)
+    memory = add_pending(memory, FAR, placed({0: 1}, FAR, 1), 1, bag)
+    x, memory = take_pending(memory, 1, b"", 1, CAPS[1:2], bag)
+    for step in range(2, 10_002):
+        memory = add_pending(memory, step, placed({0: 1}, step, 1), 1, bag)
+        assert len(memory) <= most
+    for step in range(2, 10_002):
+        x, memory = take_pending(memory, step, b"", 1, CAPS[1:2], bag)
+        assert (x[0], len(memory) <= most) == (1, True)
+
+
+def test_sums_of_one_tick_become_those_of_another() -> None:
+    data = placed({0: 5, 2: -1}, 4, WIDTH)
+    assert moved(data, 9, WIDTH) == placed({0: 5, 2: -1}, 9, WIDTH)
+    assert data == pack_sums({10: 5, 12: -1})
 
 
 ORDERS: dict[str, Callable[[int], list[int]]] = {
@@ -110,15 +155,15 @@ def test_an_event_costs_the_same_however_much_waits(order: str) -> None:
     def cost(n: int) -> tuple[int, int]:
         memory, bag, cells = b"", Metered(), 0
         for step in ORDERS[order](n):
-            memory = add_pending(memory, step, 1, bag)
+            memory = add_pending(memory, step, placed({0: 1}, step, 1), 1, bag)
             cells += len(memory)
         assert sum(map(len, bag.entries)) <= PAIR.size * (2 * n + pending.MORE)
         taken = 0
         for step in range(1, n + 1):
-            x, memory = take_pending(memory, step, LARGEST, bag)
-            cells, taken = cells + len(memory), taken + x
+            x, memory = take_pending(memory, step, b"", 1, CAPS[1:2], bag)
+            cells, taken = cells + len(memory), taken + int(x[0])
         assert taken == n
-        assert bag.calls + bag.reads < n / 10
+        assert (bag.calls < 1.1 * n, bag.reads < n / 10) == (True, True)
         return cells, bag.bytes
 
     small, large = cost(1000), cost(16_000)
@@ -129,7 +174,8 @@ def test_an_event_costs_the_same_however_much_waits(order: str) -> None:
 def test_sums_of_the_same_ticks_do_not_pile_up() -> None:
     memory, bag = b"", Metered()
     for i in range(50_000):
-        memory = add_pending(memory, 1 + i % 400, 1, bag)
+        step = 1 + i % 400
+        memory = add_pending(memory, step, placed({0: 1}, step, 1), 1, bag)
         assert sum(map(len, bag.entries)) <= PAIR.size * (2 * (400 + pending.MORE) + 2 * NEAR)
     assert bag.reads < 50
 

@@ -92,6 +92,7 @@ def test_a_person_with_a_thousand_events_counts_k_times(runner: str, path: str) 
         assert sum(r.value for r in releases if r.step == TICKS) == min(events, 3 * per_key)
 
 
+@pytest.mark.long
 @pytest.mark.exhaustive("path")
 @each_runner_and_path
 def test_who_counts_is_what_the_rule_says(runner: str, path: str) -> None:
@@ -341,6 +342,7 @@ def replayable(monkeypatch: pytest.MonkeyPatch) -> dp.ReplayableEntropy:
     return dp.ReplayableEntropy("PEOPLE_SECRET", run_id="people")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["PrefixCount", "Histogram"])
 def test_replayable_noise_is_one_on_both_paths(kind: str, replayable: dp.ReplayableEntropy) -> None:
     rows = elements()
@@ -405,6 +407,7 @@ def test_bounds_for_several_counts_have_noise_of_their_own(
 # collegemsg: who wrote to whom
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("events", "per_key", "left", "keys"),
@@ -477,6 +480,7 @@ def test_whose_events_count_leaves_by_no_side_door(
             assert text not in repr(one)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_noted_updates")
 @each_path
 def test_which_contents_count_leaves_by_no_side_door(
@@ -663,6 +667,7 @@ def test_a_member_protects_the_same_people_as_its_bound() -> None:
     assert max(release.value for release in run(built).releases) == 1
 
 
+@pytest.mark.long
 def test_noise_behind_a_bound_follows_what_its_other_counts_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

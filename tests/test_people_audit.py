@@ -216,6 +216,7 @@ def prefix(
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @each_path
 @pytest.mark.parametrize("law", [law for law in LAWS if law != "rounded"])
@@ -264,6 +265,7 @@ class TiesByContents(StepParcels):
         return sorted(entries)
 
 
+@pytest.mark.long
 def test_first_k_valid_elements_are_not_private() -> None:
     """Their contents would decide which ones count: an element less moves the next one in."""
     for events in (1, 2):

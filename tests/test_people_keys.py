@@ -91,6 +91,7 @@ def test_each_key_at_a_clock_counts_as_often_as_the_bound_says(disguise: Any, pa
     assert largest == dict.fromkeys(ABC, 1)
 
 
+@pytest.mark.long
 @each_disguise
 @each_path
 def test_each_key_of_elements_counts_as_often_as_the_bound_says(disguise: Any, path: str) -> None:

@@ -207,6 +207,7 @@ def arrivals(events: Sequence[Event]) -> Iterator[tuple[Event | None, ...]]:
     yield from itertools.permutations([*events, None], 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.exhaustive("bound")
 def test_streams_hide_one_person_period(bound: str) -> None:

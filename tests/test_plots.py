@@ -120,6 +120,7 @@ def test_without_truth_nothing_is_called_exact(tmp_path: Path, figures: list[Fig
     assert {"± 1.96 standard deviations", "step"} <= words
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_reads_arrow_columns(tmp_path: Path) -> None:
     columns, truth = releases(keys=3, steps=10)
@@ -172,6 +173,7 @@ def test_times_that_do_not_tell_steps_apart_and_several_days(
     assert "time (UTC), 2026" in words_of(figures[1])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_missing_and_zero_standard_deviations(tmp_path: Path) -> None:
     columns, _ = releases(keys=2, steps=3)
@@ -230,6 +232,7 @@ def test_keys_of_other_lengths_have_bands_of_their_own(
     assert len(figures[0].axes) == 4
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("timed", [True, False], ids=["times", "steps"])
 def test_short_keys_have_an_axis_of_their_own(

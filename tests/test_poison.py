@@ -208,6 +208,7 @@ def odd_events(name: str) -> list[Any]:
     return [event(**{PLACE[name]: each}) for each in odd]
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", AT_TICKS)

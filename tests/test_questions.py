@@ -137,6 +137,7 @@ def test_a_command_answers(name: str, log: Log, tmp_path: Path) -> None:
     check({(row["key"], row["step"]): row for row in rows}, question, log)
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @each_log(pytest.mark.audit)
 @each_question

@@ -93,6 +93,7 @@ def streams(n, m, seed=1):
 # What noise is added to
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @both
 @pytest.mark.parametrize(("horizon", "fraction"), [(40, None), (40, 3), (250, 4)])
@@ -547,6 +548,7 @@ def test_the_twin_refuses_what_it_was_not_made_for(call):
     assert not isinstance(caught.value, SystemError)
 
 
+@pytest.mark.long
 @twins
 def test_the_twin_leaks_no_memory():
     import gc

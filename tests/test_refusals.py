@@ -275,6 +275,7 @@ anything = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=600, deadline=None, derandomize=True, database=None)
 @given(place=st.sampled_from(PLACES), value=anything)
 def test_any_value_is_taken_or_refused(

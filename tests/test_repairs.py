@@ -92,6 +92,7 @@ def folded(fold: Any, releases: Sequence[Any]) -> list[Any]:
 # Isotonic regression
 
 
+@pytest.mark.long
 def test_regressions_of_every_short_series() -> None:
     """Against the min-max formula, with three sets of weights."""
     for values in itertools.product((0.0, 1.0, 3.0, 4.0), repeat=5):
@@ -140,6 +141,7 @@ def test_no_series_that_never_falls_is_nearer(values: list[float], chance: rando
         assert far(fit, exact) <= far(values, exact) + 1e-6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most", [2, 3, 5])
 def test_capped_stacks_are_the_regression_that_is_constant_where_they_were_merged(
     most: int,
@@ -484,6 +486,7 @@ def test_windows_are_kept_apart(path: str) -> None:
         )
 
 
+@pytest.mark.long
 def test_every_kind_of_count_that_never_falls_is_taken() -> None:
     """Vectors, ticks of listed and of selected keys, and people."""
     budget = dp.ApproxDP(5.0, 1e-3)

@@ -198,6 +198,7 @@ def test_laws_that_one_history_mixes_have_noise_of_their_own(
     assert (mine == again).all()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS[1::2], ids=str)
 def test_draws_of_different_histories_follow_the_law(law: Any) -> None:
@@ -225,6 +226,7 @@ MECHANISMS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -254,6 +256,7 @@ def test_one_history_gives_one_stream_of_releases_on_both_paths(mechanism: Any) 
     assert counts(many, **options) == counts(many, "streaming", **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_runners_and_processes_agree(runner: str) -> None:
     code = (
@@ -272,6 +275,7 @@ def test_runners_and_processes_agree(runner: str) -> None:
     assert repr(mine) == done.stdout.strip().splitlines()[-1]
 
 
+@pytest.mark.long
 @each_path
 def test_vectors_sequences_and_graphs_replay(path: str) -> None:
     makers = [
@@ -393,6 +397,7 @@ def drawn(**options: Any) -> np.ndarray:
     return np.array(counts(rows, **given)) - np.cumsum([row[1] for row in rows])
 
 
+@pytest.mark.long
 def test_whatever_is_public_separates_the_noise() -> None:
     """Every parameter, and every public fact, is in the hash."""
     seen = {

@@ -87,6 +87,7 @@ def modules(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_no_module_makes_noise_but_the_laws():
     assert len(modules("beam_dpcount")) > 25

@@ -109,6 +109,7 @@ def test_records_come_apart_as_they_were() -> None:
     assert list(records_of(b"".join(record_of(*pair) for pair in pairs))) == pairs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("skewed", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_every_person_of_very_many_counts_k_times(skewed: bool) -> None:
     """Counts that are exact, under an enormous budget, of people each of whom is made up."""
@@ -142,6 +143,7 @@ def test_bounding_costs_little_beside_a_grouping() -> None:
     assert found["bounded"][1] < 1.5 * found["grouped"][1]
 
 
+@pytest.mark.long
 def test_state_grows_with_the_events_of_a_person_that_count() -> None:
     """By a row each; cells and heads of pieces are few beside them."""
     for k, row in ((1, 16), (4, 33)):

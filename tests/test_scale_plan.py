@@ -24,7 +24,7 @@ from beam_dpcount.states.codecs import StateCodec
 from beam_dpcount.states.wire import PAIR, pack_batch
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import plan, stages
-from benchmarks.cells import Bag, Cell, PeopleShards, Timer
+from benchmarks.cells import Bag, Cell, PeopleShards, TickShards, Timer
 from benchmarks.jobs import dofns_of, order
 from benchmarks.plan import Load
 from benchmarks.stages import placed
@@ -150,9 +150,10 @@ def test_the_cost_of_each_count_by_hand() -> None:
     assert found.visits == 1e6 + bits("Histogram of 10 items: a key and bundle")
     found = plan.cost("TickCount, listed keys", HAND)
     assert found.events == 1e7 + bits("ReadTicks: an event")
-    assert found.visits == 1e6 + bits("CountEachTick: a sum")
-    each = 1e6 + bits("CountEachTick: a release")
-    assert found.releases == pytest.approx(1e-3 * each)  # 1000 of them
+    assert found.visits == 1e6
+    due = bits("CountEachTick: a sum")
+    each = 1e-3 * (1e7 + bits("CountEachTick: a key and tick"))  # 1000 of them
+    assert found.releases == pytest.approx(due + each + 10e-6 * 1e6)  # a shard, 10 ticks
     found = plan.cost("TickCount, SelectKeys", HAND)
     assert found.events == 1e7 + bits("SumShards: an event")
     assert found.visits == 1e6
@@ -215,7 +216,7 @@ def test_states_by_hand() -> None:
     load = replace(HAND, ticks=1000)  # 365,000 a year
     assert plan.states("PrefixCount", load) == (100, 100 * (28 + 164))
     assert plan.states("Histogram of 10 items", load) == (100, 100 * (28 + 1640))
-    assert plan.states("TickCount, listed keys", load) == (100, 100 * (28 + 149 + 16))
+    assert plan.states("TickCount, listed keys", load) == (1, 100 * (149 + 16) + 28 + 32)
     waiting = 10**6 / 1000 * 32
     shards = 100 * (5 + 12 + 149) + 4 * 44 + waiting
     assert plan.states("TickCount, SelectKeys", load) == (4, shards)
@@ -241,6 +242,7 @@ def test_visits_of_the_skewed_soaks_are_counted() -> None:
     assert plan.skewed_visits(events) == pytest.approx(visits, rel=0.1)
 
 
+@pytest.mark.long
 def test_stages_are_those_that_the_command_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "HORIZON", 1000)
     monkeypatch.setattr(stages, "TESTED", 50)
@@ -275,6 +277,7 @@ def test_numbers_of_a_stream(mechanism: str, horizon: int) -> None:
             assert most == numbers[at] if horizon < 2000 else most <= numbers[at]
 
 
+@pytest.mark.long
 def test_the_default_is_what_transforms_take() -> None:
     for horizon in plan.HORIZONS:
         count: Any = dp.PrefixCount(SPENT, horizon, path="streaming")
@@ -296,12 +299,11 @@ class Timers(Timer):
         self.times += 1
 
 
-def seeded(dofn: Any, seed: Any, swap: bool = False) -> tuple[Any, Any, Any]:
-    """The cell, timer and bag of a clock that a seed has started."""
+def seeded(dofn: Any) -> tuple[Any, Any, Any]:
+    """The cell, timer and bag of a shard of unlisted keys that a seed has started."""
     dofn.setup()
     cell, timer, bag = Cell(), Timers(), Bag()
-    given = (bag, cell, timer) if swap else (cell, timer, bag)
-    dofn.process((seed, SEED), placed((seed, SEED)), *given)
+    dofn.process((0, SEED), placed((0, SEED)), bag, cell, timer)
     return cell, timer, bag
 
 
@@ -322,26 +324,37 @@ def test_the_state_of_a_key(horizon: int) -> None:
 
 
 @pytest.mark.parametrize("horizon", [most for most in plan.HORIZONS if most < 2**30])
-def test_the_state_and_the_timer_of_a_key_at_a_clock(horizon: int) -> None:
-    dofn, size = dofns_of(ticks(["key"], horizon))[CountEachTick], None
-    cell, timer, bag = seeded(dofn, "key")
-    size = plan.state("TickCount, listed keys", horizon)
-    assert len(cell.data or b"") == size
-    for pending in range(1, 4):
-        element = "key", PAIR.pack(pending, 1)
-        dofn.process(element, placed(element), cell, timer, bag)
-        assert len(cell.data or b"") == size + pending * plan.PENDING
-    assert timer.times == 1  # of the seed; events set none
-    assert len([*dofn.release("key", WINDOW, cell, timer, bag)]) == 1
-    assert len(cell.data or b"") == size + 2 * plan.PENDING
-    assert timer.times == 2  # in place of the one that fired
-    assert plan.timers("TickCount, listed keys", Load()) == Load().keys
+def test_the_state_and_the_timer_of_listed_keys(horizon: int) -> None:
+    (one, many), size = (
+        (
+            TickShards(dofns_of(ticks([f"{i}" for i in range(keys)], horizon))[CountEachTick])
+            for keys in (1, 2)
+        ),
+        plan.state("TickCount, listed keys", horizon),
+    )
+    one.seed()
+    many.seed()
+    alone, both = (len(shard.cells[0].data or b"") for shard in (one, many))
+    assert alone == plan.ENVELOPE + size
+    assert both - alone <= size  # what all keys have in common is there once
+    first = one.timers[0].at
+    for tick in range(1, 4):
+        one.take((0, PAIR.pack(tick, 1)))
+    assert (len(one.cells[0].data or b""), one.timers[0].at) == (alone, first)  # events set none
+    assert len(one.release()) == 1
+    assert len(one.cells[0].data or b"") == alone + plan.QUEUE + 2 * plan.PENDING
+    assert one.timers[0].at == 2 * (first or 0)
+    assert plan.timers("TickCount, listed keys", Load()) == Load().listed_shards == 64
+    names = [f"{i}" for i in range(3000)]
+    assert dofns_of(ticks(names, horizon))[CountEachTick]._plan.shards == 3
+    assert replace(Load(), keys=3000).listed_shards == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("horizon", [most for most in plan.HORIZONS if most < 2**30])
 def test_the_state_and_the_timer_of_a_shard(horizon: int) -> None:
     dofn = dofns_of(ticks(dp.SelectKeys(at_least=3), horizon))[CountShards]
-    cell, timer, bag = seeded(dofn, 0, swap=True)
+    cell, timer, bag = seeded(dofn)
     alone = plan.ENVELOPE + plan.SHARD
     assert len(cell.data or b"") == alone
 
@@ -377,7 +390,7 @@ def test_the_state_of_people(gap: int | None) -> None:
     assert found[BoundArriving]._placement.shards == Load().people_shards // 8 == 64
 
 
-def test_a_clock_has_one_timer_a_key_on_unbounded_input() -> None:
+def test_a_clock_has_one_timer_a_shard_on_unbounded_input() -> None:
     """And no more: those that fire all at once are of bounded input."""
     made: list[int] = []
 

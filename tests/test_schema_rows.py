@@ -421,6 +421,7 @@ def test_other_languages_build_it_by_its_name() -> None:
     }
 
 
+@pytest.mark.long
 def test_the_provider_names_every_transform_and_ships() -> None:
     import yaml  # type: ignore[import-untyped]
 
@@ -474,6 +475,7 @@ def pipeline_of(example: str, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.slow
 def test_a_yaml_pipeline_counts_at_ticks_as_python_does(tmp_path: Path) -> None:
@@ -486,6 +488,7 @@ def test_a_yaml_pipeline_counts_at_ticks_as_python_does(tmp_path: Path) -> None:
     assert (found["/cart", 1], found["/cart", 2], found["/cart", 23]) == (0, 1, 1)
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.slow
 def test_a_yaml_pipeline_counts_every_row_as_python_does(tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def test_thresholds_for_people(bound: tuple[int, int, int], sigma: float, theta:
     assert theta * 0.998 <= made.selection.thresholds.max() <= theta * 1.02
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mechanism", "least"),
     [
@@ -279,6 +280,7 @@ def test_people_on_both_paths(make: Any) -> None:
     assert made[0]
 
 
+@pytest.mark.long
 def test_one_bound_for_several_counts() -> None:
     both = dp.BoundUsers(
         dp.Users(who, 40, per_key=20),
@@ -408,6 +410,7 @@ def test_replays_repeat_a_shard_and_others_differ(monkeypatch: pytest.MonkeyPatc
             assert (a == b) is (shard_of(key, 4) != mine)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["bounded", "streaming"])
 def test_replayable_noise_of_a_shard_follows_what_counts(
     path: str, monkeypatch: pytest.MonkeyPatch

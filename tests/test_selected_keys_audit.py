@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from apache_beam.transforms.window import GlobalWindow
 
 import beam_dpcount as dp
 from beam_dpcount.counters import selection as rules
@@ -29,16 +28,16 @@ from beam_dpcount.counters.columns import Columns, NoiseOf, advance
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange
-from beam_dpcount.dofns.ticks import SEED, CountEachTick
+from beam_dpcount.dofns.pending import placed
+from beam_dpcount.dofns.ticks import CountEachTick
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from beam_dpcount.states.all_ticks import TickPlan
-from beam_dpcount.states.wire import PAIR
-from benchmarks.cells import Cell, Timer
+from benchmarks.cells import TickShards
 from tests.audit import exact as audit
 from tests.scripted import Script, ScriptedEntropy
-from tests.shards import Placed, Scripts, Shard, bounded, plan_of, streamed
+from tests.shards import Scripts, Shard, bounded, plan_of, streamed
 
 TICKS, DELTA = 3, 0.06
 EPSILONS = (0.5, 1.5, 3.0, 5.0)  # at the last one noise alone hides nearly all
@@ -273,6 +272,7 @@ each_case = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @each_case
 def test_whatever_is_shown_keeps_both_deltas(case: str) -> None:
@@ -310,6 +310,7 @@ def test_whatever_is_shown_keeps_both_deltas_at_other_ones(case: str, delta: flo
     assert paths.q(1) <= delta
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "law", [GAUSSIAN, pytest.param(LAPLACE, marks=pytest.mark.exhaustive)], ids=repr
@@ -357,6 +358,7 @@ def test_an_event_that_moves_to_another_tick() -> None:
                 assert hockey_stick(p, q, epsilon) <= loss + allowed
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "law", [GAUSSIAN, pytest.param(LAPLACE, marks=pytest.mark.exhaustive)], ids=repr
@@ -468,6 +470,7 @@ class FromFirst(Paths):
         return np.column_stack([since, shown])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["tree, Laplace", "tree, Gaussian"])
 @pytest.mark.parametrize("rule", [at_events_only, forgetful, OwnClock, FromFirst])
 @pytest.mark.exhaustive("rule")
@@ -603,20 +606,21 @@ def by_cell(arrivals: Arrivals, fold: bool) -> np.ndarray:
     counter = open_counter().counter
     cap = counter.change.largest(1)
     clock = clock_of(10, 0, horizon=LONG)
-    dofn = CountEachTick(TickPlan(counter, clock, ["k"], cap, fold, ScriptedEntropy(0)))
-    dofn.setup()
-    cell, timer, values = Cell(), Timer(), list[float]()
+    shard = TickShards(
+        CountEachTick(TickPlan(counter, clock, ["k"], cap, fold, ScriptedEntropy(0)))
+    )
+    started, values = False, list[float]()
 
     def overdue(now: int) -> None:
-        while cell.data is not None and len(values) < now - 1:
-            values.extend(r.value.value for r in dofn.release("k", GlobalWindow(), cell, timer))
+        while started and len(values) < now - 1:
+            values.extend(made.value for made in shard.release())
 
     for now, tick in sorted(arrivals):
         overdue(now)
-        made = cell.data is None
-        dofn.process(("k", PAIR.pack(tick, 1)), Placed(), cell, timer)
-        if made:
-            dofn.process(("k", SEED), Placed(), cell, timer)
+        shard.take((0, placed({0: 1}, tick, 1)))
+        if not started:
+            shard.seed()
+            started = True
     overdue(LONG + 1)
     return fed(values or [0.0] * LONG)
 

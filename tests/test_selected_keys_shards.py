@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -250,9 +251,16 @@ def test_states_of_other_kinds_are_refused() -> None:
     codec, data = shard_state()
     plan = plan_of(selection_of(EVERY[0]))
     counter = plan.selection.counter
-    for kind in (StateCodec(counter), tick_codec(counter, plan.clock, ["a"])):
+    kinds = (
+        (StateCodec(counter), counter),
+        (
+            tick_codec(counter, plan.clock, ["a"]),
+            replace(counter, dimension=1),
+        ),
+    )
+    for kind, counting in kinds:
         refused(kind, data)
-        refused(codec, kind.encode(counter.init()))
+        refused(codec, kind.encode(counting.init()))
     faster, dropping = clock_of(5, 0, horizon=TICKS), plan_of(plan.selection, fold=False)
     refused(ShardCodec(counter, plan.said, faster, 0), data, OTHER_CLOCK)
     refused(ShardCodec(counter, dropping.said, plan.clock, 0), data, OTHER_SELECTION)

@@ -26,7 +26,7 @@ def command(target: str) -> list[str]:
 
 
 def test_all_tests_but_audits_are_in_test_all() -> None:
-    """Whichever markers there are: only these words choose, and CI runs one third or another."""
+    """Whichever markers there are: only these words choose, and CI runs one part or another."""
     settings = ConfigParser()
     settings.read(ROOT / "setup.cfg")
     options = settings["tool:pytest"]["addopts"]
@@ -35,11 +35,12 @@ def test_all_tests_but_audits_are_in_test_all() -> None:
     words = ["-rs", "-n", "$(JOBS)", "--dist", "worksteal", "$(PART:%=--part", "%)", "tests"]
     assert command("test-all") == words
     ci = (ROOT / ".ci" / "run").read_text("utf-8")
-    assert '\nmake check PART="$part/3"\n' in ci
+    assert '\nmake check PART="$part/12"\n' in ci
     assert "\nPART ?=\n" in (ROOT / "Makefile").read_text("utf-8")
     assert "\ncheck: lint test-all\n" in (ROOT / "Makefile").read_text("utf-8")
 
 
+@pytest.mark.long
 def test_parts_are_all_together_and_leave_out_exhaustive_cases_only() -> None:
     """Of a module that has such cases and others."""
 
@@ -48,7 +49,7 @@ def test_parts_are_all_together_and_leave_out_exhaustive_cases_only() -> None:
         done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
         return {line for line in done.stdout.splitlines() if "::" in line}
 
-    every, plain = cases(), cases("-m", "not (audit or exhaustive)")
+    every, plain = cases(), cases("-m", "not (audit or exhaustive or long)")
     thirds = [cases("--part", f"{part}/3") for part in range(3)]
     assert set[str]().union(*thirds) == every
     assert all(one & other == plain for one, other in itertools.combinations(thirds, 2))

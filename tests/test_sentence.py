@@ -40,17 +40,16 @@ KEYS: dict[str, Any] = {
 }
 
 
-def refusal(thing: str, view: str, keys: str, unit: str, path: str) -> str | None:
+def refusal(thing: str, view: str, keys: str, unit: str) -> str | None:
     """Why a combination is refused; None: it is not."""
     if thing == "people" and unit == "events":
         return "give users=Users"
-    if thing == "people" and view == "last" and path == "streaming":
-        return "counted on bounded input only"
     if keys == "selected" and view == "last":
         return "SelectKeys shows keys by counts that only grow"
     return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("unit", ["events", "people"])
 @pytest.mark.parametrize("keys", KEYS)
@@ -64,7 +63,7 @@ def test_every_thing_works_in_every_view(kind: str, keys: str, unit: str, path: 
     for thing, view in itertools.product(say.THINGS, say.VIEWS):
         options: dict[str, Any] = {"keys": KEYS[keys], "users": users, "path": path}
         made = say.VIEWS[view], say.THINGS[thing]()
-        said = refusal(thing, view, keys, unit, path)
+        said = refusal(thing, view, keys, unit)
         if said is not None:
             with pytest.raises(ValueError, match=said):
                 TickCount(BUDGETS[kind], *made, **options)
@@ -199,14 +198,13 @@ def test_people_of_the_last_ticks_cost_their_ticks() -> None:
 # A list of views
 
 
+@pytest.mark.long
 @each_path
 def test_a_list_of_views_is_one_row_a_key_and_tick(path: str) -> None:
     """One row with all columns, in the order of keys and ticks on bounded input."""
     clock, rows = say.CLOCK, say.log()
     views = [clock, clock.each(), clock.last(3)]
     what = [dp.Count(), dp.People(), dp.Sum("ms", -3, 5, unit=0.5)]
-    if path == "streaming":
-        what = [what[0], what[2]]
     users = dp.Users("who", say.ALL)
     count = TickCount(dp.PureDP(1e9), views, what, keys=say.KEYS, users=users, path=path)
     seen = run(lambda p: p | feed(rows) | count | beam.Map(lambda r: ("", r)) | beam.GroupByKey())
@@ -514,6 +512,7 @@ class Endless:
         return itertools.repeat("a")
 
 
+@pytest.mark.long
 @each_path
 @pytest.mark.parametrize("keys", [["c", "a", "b"], dp.SelectKeys(delta=1e-9)], ids=repr)
 def test_an_event_counts_under_its_first_keys(keys: Any, path: str) -> None:

@@ -114,6 +114,7 @@ def test_all_others_under_one_key(path: str) -> None:
     check_all(outcome.releases, found, people=True)
 
 
+@pytest.mark.long
 @each_path
 @pytest.mark.parametrize("users", [None, dp.Users(who, 6, per_key=2)], ids=["events", "people"])
 def test_windows_of_ticks(path: str, users: dp.Users | None) -> None:
@@ -132,6 +133,7 @@ def test_windows_of_ticks(path: str, users: dp.Users | None) -> None:
 SELECTED: list[dp.Users | None] = [None, dp.Users(who, 4, keys=2, per_key=3)]
 
 
+@pytest.mark.long
 @each_path
 @pytest.mark.parametrize("users", SELECTED, ids=["events", "people"])
 def test_of_selected_keys(path: str, users: dp.Users | None) -> None:
@@ -165,6 +167,7 @@ def test_of_selected_keys(path: str, users: dp.Users | None) -> None:
             assert {*release.lows.values(), *release.highs.values()} == {None}
 
 
+@pytest.mark.long
 def test_a_stream_whose_watermark_moves() -> None:
     """And late events count at the next tick, or not at all."""
     late: Row = ("a", {"who": "late", "amount": 9, "latency": 4.0}, 5 * SECOND)
@@ -242,6 +245,7 @@ REAL: list[Any] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("source", "people", "path", "selected"), REAL)
 def test_real_events(
     source: Callable[[], list[Row]], people: int | None, path: str, selected: bool
@@ -327,6 +331,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("options", "said"), WRONG, ids=[said for _, said in WRONG])
 def test_wrong_arguments_are_refused(options: dict[str, Any], said: str) -> None:
     if "horizon" in options:  # that mechanism keeps all that came
@@ -360,6 +365,7 @@ def test_bad_values_may_stop_the_pipeline_or_be_read_by_a_function() -> None:
     assert release.values["sum_amount"] == pytest.approx(3, abs=1e-6)
 
 
+@pytest.mark.long
 @each_path
 def test_replayable_noise_is_the_same_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_TESTS", "0123456789abcdefghijklmnopqrstuvwxyz")
@@ -549,6 +555,7 @@ def test_what_is_expected_is_of_many_events(events: Any, said: str) -> None:
         aggregate().expected(events)
 
 
+@pytest.mark.long
 def test_what_is_expected_shows_itself_when_it_is_printed_alone() -> None:
     transform = aggregate(budget=dp.ZCDP(0.5), what=[m.Count(), m.Mean("latency", *LATENCY)])
     found = transform.expected([{"latency": 0.5}] * 77_431)

@@ -99,6 +99,7 @@ def test_contents_of_elements_leave_by_no_side_door(
     assert usual == other
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EACH_TICK)
 def test_presence_of_events_at_ticks_leaves_by_no_side_door(
     name: str, capfd: pytest.CaptureFixture[str]
@@ -175,6 +176,7 @@ def texts_of(error: BaseException | None) -> list[str]:
 LATE_ONES = {**EACH_TICK, **{f"selected, {name}": made for name, made in SELECTED.items()}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LATE_ONES)
 def test_late_events_leave_by_no_side_door(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     """All ticks but one are over before any event comes."""
@@ -254,6 +256,7 @@ class Tells(beam.DoFn):
             yield element
 
 
+@pytest.mark.long
 def test_what_tells_of_an_event_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
     def build(pipeline: beam.Pipeline, value: Any, way: str) -> dict[str, Any]:
         rows: list[Row] = [("k", value, 0), ("k", 1, SECOND)]

@@ -176,6 +176,7 @@ def test_what_left_the_window_is_forgotten_but_for_what_fades(kind):
     assert abs(values[-100:]).max() < 1e-4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("window", [16, 1000, 2**16, pytest.param(741_455, marks=pytest.mark.slow)])
 def test_digits_of_constants_are_a_small_share_of_the_largest_window(window):
     """2^-38 of it; half would not do for the longest window here."""
@@ -541,6 +542,7 @@ def test_parameters_are_what_the_script_fits(window):
     assert list(map(int, tables._fits()["windows"])) == windows_fitted()
 
 
+@pytest.mark.long
 @kinds
 @pytest.mark.slow
 def test_releases_have_the_stated_variance(kind):

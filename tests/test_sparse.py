@@ -385,6 +385,7 @@ def largest_errors(counter, ones, runs=RUNS, factor=Fraction(1)):
     return np.array(found)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("ones", [60, 400, pytest.param(1500, marks=pytest.mark.exhaustive)])
 def test_the_error_bound_holds(ones):
@@ -528,6 +529,7 @@ def rescaled(counter, threshold, comparison):
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("segment", [1, 3])
 def test_the_ends_of_segments_cost_no_more_than_the_larger_of_two_losses(segment):

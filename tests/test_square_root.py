@@ -190,6 +190,7 @@ def test_a_state_is_the_inputs_and_the_noisy_encoded_values():
 # Sums in blocks of 1024
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("dimension", [None, 2])
 @pytest.mark.parametrize(("momentum", "decay"), [(0.0, 1.0), (0.9, 0.9999)])
@@ -239,6 +240,7 @@ def rounded_one_way(r, n, m):
     return xs
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("momentum", "decay"), [(0.0, 1.0), (0.9, 1.0), (0.5, 0.999)])
 @pytest.mark.parametrize("n", [1, 7, 1024, 1500, 3100])

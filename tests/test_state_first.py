@@ -54,14 +54,11 @@ def gathered(cell: Cell) -> Iterator[Any]:
 
 
 def each_tick(cell: Cell) -> Iterator[Any]:
-    dofn, timer, bag = (
-        dofns_of(TickNumbers(BUDGET, keys=["a"], **CLOCK))[CountEachTick],
-        Timer(),
-        Bag(),
-    )
+    dofn = dofns_of(TickNumbers(BUDGET, keys=["a"], **CLOCK))[CountEachTick]
     dofn.setup()
-    dofn.process(("a", SEED), Placed(), cell, timer, bag)
-    yield from dofn.release("a", GLOBAL, cell, timer, bag)
+    arrived, timer, later = Bag(), Timer(), Bag()
+    dofn.process((0, SEED), arrived, cell, timer)
+    yield from dofn.release(0, GLOBAL, arrived, cell, timer, later)
 
 
 def shards(cell: Cell) -> Iterator[Any]:

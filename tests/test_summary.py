@@ -89,6 +89,7 @@ def test_the_manifest_holds_what_verbose_prints(kind: str, place: Path) -> None:
     assert short.err == done.err
 
 
+@pytest.mark.long
 def test_an_output_without_a_manifest_is_explained_in_full(place: Path) -> None:
     """There is no file to look the sentences up in."""
     words = ("--input", place / "events.csv", *KINDS["ticks"].words, *BUDGET, "--output", "-")

@@ -113,6 +113,7 @@ def clocks_read(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.long
 def test_nothing_that_is_released_reads_the_machines_clock() -> None:
     assert clocks_read("import time\nx = time.time()") == {"time"}
     assert clocks_read("from time import monotonic as m\ny = dt.datetime.now()") == {
@@ -158,6 +159,7 @@ def test_all_timers_are_of_event_time(make: Callable[[], Any]) -> None:
 
 
 # A thread of Beam's wakes up too early, and complains.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("by", [pytest.param(HOUR, marks=pytest.mark.exhaustive), 30 * YEAR])
 def test_a_machine_whose_clock_jumps_releases_the_same(
@@ -284,6 +286,7 @@ def test_a_file_that_cannot_be_written_is_not_there(
         assert len(written(tmp_path / "out.parquet")) == ROWS
 
 
+@pytest.mark.long
 def test_a_full_disk(log: list[object], tmp_path: Path) -> None:
     """A real one, of 16 KB, in a namespace of its own."""
     full, inside = tmp_path / "full", tmp_path / "inside"
@@ -344,6 +347,7 @@ def test_a_run_that_is_killed_leaves_no_file_that_looks_whole(tmp_path: Path) ->
     assert left.endswith(".partial")
 
 
+@pytest.mark.long
 def test_a_report_that_nobody_can_read_is_an_error() -> None:
     for more in ({}, {"PYTHONUNBUFFERED": "1"}):
         with open("/dev/full", "w") as full:
@@ -444,6 +448,7 @@ def test_an_event_that_comes_twice_counts_twice_at_ticks(path: str) -> None:
     assert values(run(lambda p: p | feed(TWICE) | ticks(path, **given))) == [4, 6, 6]
 
 
+@pytest.mark.long
 @each_path
 def test_of_people_who_come_twice_as_many_events_count_as_their_bound(path: str) -> None:
     """A duplicate takes the place of another event; no person counts for more."""
@@ -471,6 +476,7 @@ def test_the_version_is_that_of_the_package() -> None:
     ) == versions.HERE
 
 
+@pytest.mark.long
 def test_every_dofn_of_a_count_knows_its_version() -> None:
     """But those of the commands, which read and write files."""
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -680,6 +686,7 @@ def lack(n: int) -> bytes:
     raise NotImplementedError("/dev/urandom (or equivalent) not found")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", [refuse, lack])
 @pytest.mark.parametrize("budget", [dp.PureDP(1.0), dp.ZCDP(0.5)])
 def test_without_random_numbers_nothing_is_released(

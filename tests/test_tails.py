@@ -138,6 +138,7 @@ def test_enumeration_tells_bounds_that_forget_what_is_rounded(monkeypatch):
     assert worst > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", mechanisms.ALL, ids=lambda kind: kind.__name__)
 def test_every_mechanism_has_quantiles_for_every_p(kind):
     """Also for tiny and for large scales, and shorter prefixes; the smaller p, the farther."""

@@ -11,7 +11,7 @@ import random
 import re
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -44,6 +44,7 @@ from beam_dpcount.counters.counter import TAKES_GAUSSIAN
 from beam_dpcount.counters.grid import OFF_GRID, Grid
 from beam_dpcount.dofns import ticks as tick_dofns
 from beam_dpcount.dofns.intake import RejectedElementError
+from beam_dpcount.dofns.pending import placed, tick_of
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.ticks import (
     SEED,
@@ -55,14 +56,15 @@ from beam_dpcount.dofns.ticks import (
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary, SmoothLaplace
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.noise.laws import Law
-from beam_dpcount.states.all_ticks import TickPlan
+from beam_dpcount.states import all_ticks
+from beam_dpcount.states.all_ticks import TickPlan, shards_of
 from beam_dpcount.states.codecs import OTHER_KEYS, tick_codec
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.inputs import BOUNDED_PATH, MERGING_WINDOWS, SEVERAL_WINDOWS
 from beam_dpcount.transforms.ticks import GAPS, TickNumbers
-from benchmarks.cells import Bag
+from benchmarks.cells import Bag, TickShards
 from benchmarks.jobs import dofns_of
 from tests.messages import says
 from tests.real_data import real_rows
@@ -371,6 +373,7 @@ def test_keys_may_be_any_text(path: str) -> None:
 # Streams
 
 
+@pytest.mark.long
 def test_a_jump_of_the_watermark_releases_each_missed_tick_once() -> None:
     count = exact()
     rows: list[Row] = [("a", 1, s * SECOND) for s in (5, 15, 15, 44, 119)]
@@ -503,14 +506,18 @@ def test_groups_of_one_key_release_the_same(
 
 
 def by_hand_in_windows(
-    count: TickNumbers, rows: Sequence[Row], size: int, windows: Sequence[int]
+    count: TickNumbers,
+    rows: Sequence[Row],
+    size: int,
+    windows: Sequence[int],
+    keys: Sequence[str] = ("a", "b", "c"),
 ) -> list[Seen]:
     """Every window anew, from its own budget; the last release is stamped within it."""
     seen = []
     for start in windows:
         window = IntervalWindow(start, start + size)
         inside = [r for r in rows if start * SECOND <= r[2] < (start + size) * SECOND]
-        for release in by_hand(count, inside, window=window, origin=start * SECOND):
+        for release in by_hand(count, inside, keys, window=window, origin=start * SECOND):
             micros = min(release.timestamp, (start + size) * SECOND - 1)
             # Steps go on from window to window.
             ticks = (start - windows[0]) * SECOND // count._clock.tick
@@ -624,7 +631,7 @@ def sums_of(
     count: TickNumbers, rows: Sequence[Row], window: Any = None, flush: int | None = None
 ) -> list[tuple[str, int, int, int, Any]]:
     """Key, tick, sum, time and window of what ReadTicks gives of one bundle."""
-    dofn = ReadTicks(count._intake(count._clock))
+    dofn, plan = reading(count)
     dofn.start_bundle()
     made = []
     for key, x, micros in rows:
@@ -633,10 +640,25 @@ def sums_of(
         assert flush is not None or not made
     made += dofn.finish_bundle()
     assert dofn.finish_bundle() == []
-    return [
-        (value.value[0], *PAIR.unpack(value.value[1]), value.timestamp.micros, *value.windows)
-        for value in made
-    ]
+    found = []
+    for value in made:
+        shard, data = value.value
+        keys, where = plan.keys_of(shard), (value.timestamp.micros, *value.windows)
+        for place, x in PAIR.iter_unpack(data):
+            step = tick_of(place, len(keys))
+            found.append((keys[place - (step - 1) * len(keys) - 1], step, x, *where))
+    return found
+
+
+def reading(count: TickNumbers, *keys: str) -> tuple[ReadTicks, TickPlan]:
+    """What reads the events of a count in a stream, and what it knows."""
+    plan = TickPlan(count.counter, count._clock, keys or count._listed, 1, True, count._entropy)
+    return ReadTicks(count._intake(count._clock), plan), plan
+
+
+def packed(tick: int, x: int) -> bytes:
+    """What arrives at a shard of one key."""
+    return placed({0: x}, tick, 1)
 
 
 def at(micros: int) -> Any:
@@ -651,7 +673,7 @@ def test_a_bundle_gives_one_sum_a_key_and_tick_at_its_earliest_time() -> None:
     assert sums_of(exact(), rows) == [
         ("a", 2, 3, 12 * SECOND, everything),
         ("b", 1, 1, 3, everything),
-        ("a", 1, 1, 7, everything),
+        ("a", 1, 1, 3, everything),
     ]
     assert sums_of(exact(), []) == []
 
@@ -677,9 +699,9 @@ def test_a_bundle_of_many_events_gives_sums_before_its_end(monkeypatch: Any) -> 
 
 def test_sums_of_a_bundle_fit_64_bits() -> None:
     count = exact(bounds=(0, 2**31), max_per_tick=1)
-    dofn = ReadTicks(count._intake(count._clock))
+    dofn, _ = reading(count)
     dofn.start_bundle()
-    dofn._sums[0, "a", 1] = [(GlobalWindow(),), 5, 2**70]
+    dofn._sums[0, 0, 1] = [(GlobalWindow(),), 5, {0: 2**70}]
     (made,) = dofn.finish_bundle()
     assert PAIR.unpack(made.value[1]) == (1, 2**62)
 
@@ -700,23 +722,23 @@ class CountTaken(CountEachTick):
     def process(
         self,
         element: Any,
-        windowed: Any = beam.DoFn.WindowedValueParam,
+        arrived: Any = beam.DoFn.StateParam(CountEachTick.ARRIVED),
         cell: Any = beam.DoFn.StateParam(CountEachTick.STATE),
         timer: Any = beam.DoFn.TimerParam(AGAIN),
-        later: Any = beam.DoFn.StateParam(CountEachTick.LATER),
     ) -> None:
-        super().process(take(element), windowed, cell, timer, later)
+        super().process(take(element), arrived, cell, timer)
 
     @on_timer(AGAIN)
     def release(
         self,
-        key: Any = beam.DoFn.KeyParam,
+        shard: Any = beam.DoFn.KeyParam,
         window: Any = beam.DoFn.WindowParam,
+        arrived: Any = beam.DoFn.StateParam(CountEachTick.ARRIVED),
         cell: Any = beam.DoFn.StateParam(CountEachTick.STATE),
         timer: Any = beam.DoFn.TimerParam(AGAIN),
         later: Any = beam.DoFn.StateParam(CountEachTick.LATER),
     ) -> Iterator[Any]:
-        yield from super().release(key, window, cell, timer, later)
+        yield from super().release(shard, window, arrived, cell, timer, later)
 
 
 def test_a_hot_key_reaches_its_cell_once_a_tick_and_bundle(monkeypatch: Any) -> None:
@@ -727,7 +749,8 @@ def test_a_hot_key_reaches_its_cell_once_a_tick_and_bundle(monkeypatch: Any) -> 
     outcome = run(lambda p: p | feed(rows) | count)
     assert outcome.releases == by_hand(count, rows)
     sums = [element for element in _taken if element[1] != SEED]
-    assert len(sums) == len({(key, PAIR.unpack(pair)[0]) for key, pair in sums}) == 24
+    ticks = {(shard, tick_of(PAIR.unpack_from(data)[0], 3)) for shard, data in sums}
+    assert len(sums) == len(ticks) == 12
 
 
 # The stateful step by itself
@@ -761,13 +784,8 @@ class Timer:
             self.tagged[dynamic_timer_tag] = self.at
 
 
-@dataclass
-class Placed:
-    windows: tuple[Any, ...] = (GlobalWindow(),)
-
-
 class Bench:
-    """One key of a CountEachTick, without a runner."""
+    """A CountEachTick of one key, without a runner."""
 
     def __init__(
         self,
@@ -785,15 +803,16 @@ class Bench:
         plan = TickPlan(count.counter, clock, ["a"], cap, fold, count._entropy, ahead=ahead)
         self.dofn = CountEachTick(plan)
         self.dofn.setup()
-        self.cell, self.timer, self.bag = Cell(), Timer(), Bag()
+        self.cell, self.timer = Cell(), Timer()
+        self.arrived, self.bag = Bag(), Bag()
 
-    def event(self, packed: bytes) -> None:
-        self.dofn.process(("a", packed), Placed(), self.cell, self.timer, self.bag)
+    def event(self, data: bytes) -> None:
+        self.dofn.process((0, data), self.arrived, self.cell, self.timer)
 
     def fire(self) -> list[Release]:
         self.timer.at = None
-        placed = self.dofn.release("a", GlobalWindow(), self.cell, self.timer, self.bag)
-        return [value.value for value in placed]
+        states = self.arrived, self.cell, self.timer, self.bag
+        return [value.value for value in self.dofn.release(0, GlobalWindow(), *states)]
 
 
 def test_a_count_in_windows_goes_on_beyond_an_earlier_stop() -> None:
@@ -805,7 +824,7 @@ def test_a_count_in_windows_goes_on_beyond_an_earlier_stop() -> None:
     assert first.timer.at is None
     longer = Bench(count, window=30, horizon=12)
     longer.cell.data = first.cell.data
-    longer.event(PAIR.pack(longer.passed + 8, 5))
+    longer.event(packed(longer.passed + 8, 5))
     assert longer.timer.at is None  # no event starts a clock
     longer.event(SEED)
     assert longer.timer.at == 70
@@ -815,29 +834,29 @@ def test_a_count_in_windows_goes_on_beyond_an_earlier_stop() -> None:
     assert longer.timer.at is None
 
 
-def test_each_call_reads_once_and_writes_once() -> None:
+def test_a_tick_reads_once_and_writes_once_and_an_event_does_neither() -> None:
     bench = Bench(scripted(["a"]))
-    for i, packed in enumerate([SEED, PAIR.pack(1, 1), PAIR.pack(12, 1)], start=1):
-        bench.event(packed)
-        assert (bench.cell.reads, bench.cell.writes) == (i, i)
-    for i in range(4, 16):
+    for data in (SEED, packed(1, 1), packed(12, 1)):
+        bench.event(data)
+        assert (bench.cell.reads, bench.cell.writes) == (1, 1)
+    for i in range(2, 14):
         assert len(bench.fire()) == 1
         assert (bench.cell.reads, bench.cell.writes) == (i, i)
     assert bench.fire() == []  # and nothing after the last tick
-    assert bench.cell.writes == 15
+    assert bench.cell.writes == 13
 
 
 def test_only_a_seed_starts_the_clock() -> None:
     """Else an event that outlives its window's state would start count and budget anew."""
     bench = Bench(exact(["a"]))
-    bench.event(PAIR.pack(1, 1))
+    bench.event(packed(1, 1))
     assert bench.timer.at is None
     bench.event(SEED)
     assert bench.timer.at == 10
     assert [r.value for r in bench.fire()] == [1]
     assert bench.timer.at == 20
     bench.timer.at = None
-    bench.event(PAIR.pack(2, 1))
+    bench.event(packed(2, 1))
     assert bench.timer.at is None
     bench.event(SEED)  # a second one sets the timer that is set already, and changes nothing else
     assert bench.timer.at == 20
@@ -864,7 +883,7 @@ def test_one_cell_goes_from_window_to_window(fold: bool) -> None:
 
     def go(events: Sequence[int], alarm: int | None) -> None:
         for tick in events:
-            bench.event(PAIR.pack(bench.passed + tick, 1))
+            bench.event(packed(bench.passed + tick, 1))
         released.extend((r.timestamp // SECOND, r.value) for r in bench.fire())
         assert bench.timer.at == alarm
 
@@ -896,8 +915,8 @@ def test_timers_that_are_set_ahead_release_each_tick_once(ahead: int, window: in
     count = scripted(["a"], horizon=12 if window is None else 4)
     one, many = Bench(count, window=window), Bench(count, window=window, ahead=ahead)
     for bench in (one, many):
-        for packed in (SEED, *(PAIR.pack(bench.passed + tick, 1) for tick in (1, 5, 5, 12))):
-            bench.event(packed)
+        for data in (SEED, *(packed(bench.passed + tick, 1) for tick in (1, 5, 5, 12))):
+            bench.event(data)
     chance, now, made = random.Random(ahead), 0.0, []
     timers = many.timer.tagged
     while timers:
@@ -953,7 +972,7 @@ def test_a_stream_sets_one_timer_at_a_time() -> None:
         assert dofn._plan.ahead == ahead
 
 
-def test_windows_have_as_many_seeds_as_keys(monkeypatch: Any) -> None:
+def test_windows_have_as_many_seeds_as_shards(monkeypatch: Any) -> None:
     """And not one for each window, which may be a year of hours, with a cell and a timer each."""
     monkeypatch.setattr(tick_transforms.TickNumbers, "_count_each", CountTaken)
     _taken.clear()
@@ -962,9 +981,10 @@ def test_windows_have_as_many_seeds_as_keys(monkeypatch: Any) -> None:
     outcome = run(lambda p: p | feed(rows) | beam.WindowInto(FixedWindows(20)) | count)
     starts = [*range(0, 120, 20)]
     assert_same(sorted_seen(outcome), by_hand_in_windows(count, rows, 20, starts))
-    assert sorted(key for key, data in _taken if data == SEED) == ["a", "b", "c"]
+    assert [shard for shard, data in _taken if data == SEED] == [0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", ["fold", "drop"])
 def test_events_of_later_windows_wait_for_them_in_a_stream(late: str) -> None:
     parts = [("a", 1, 95 * SECOND), ("a", 1, 33 * SECOND), 31, ("a", 1, 5 * SECOND), 61]
@@ -994,10 +1014,12 @@ def test_a_clock_resumed_from_its_bytes_goes_on_as_if_never_stopped(mechanism: A
     whole.event(SEED)
     resumed.event(SEED)
     for i, event in enumerate(events):
-        whole.event(PAIR.pack(*event))
-        resumed.event(PAIR.pack(*event))
-        kept, resumed = resumed.cell.data, Bench(pickle.loads(pickle.dumps(count)))
-        resumed.cell.data = kept
+        whole.event(packed(*event))
+        resumed.event(packed(*event))
+        before, resumed = resumed, Bench(pickle.loads(pickle.dumps(count)))
+        resumed.cell.data = before.cell.data
+        resumed.arrived.entries += before.arrived.entries
+        resumed.bag.entries += before.bag.entries
         if i % 4 == 3 and len(releases) < 12:
             releases += zip(whole.fire(), resumed.fire(), strict=True)
     assert len(releases) == 10
@@ -1035,15 +1057,16 @@ def test_a_list_of_keys_that_changed_stops_the_clock(
     bench = Bench(scripted(["a"]))
     bench.dofn = resumable(["a", "b"])
     bench.event(SEED)
-    bench.event(PAIR.pack(1, 1))
-    assert len(bench.fire()) == 1
+    bench.event(packed(1, 1))
+    assert len(bench.fire()) == 2
     kept, bench.dofn = bench.cell.data, resumable(names)
-    for go_on in (bench.fire, lambda: bench.event(PAIR.pack(2, 1)), lambda: bench.event(SEED)):
+    bench.event(packed(2, 1))  # which waits for its tick
+    for go_on in (bench.fire, lambda: bench.event(SEED)):
         with pytest.raises(StateError, match=says(OTHER_KEYS)):
             go_on()
         assert bench.cell.data == kept
     bench.dofn = resumable(["a", "b"])
-    assert len(bench.fire()) == 1
+    assert len(bench.fire()) == 2
 
 
 def test_a_key_that_is_added_changes_no_other_keys_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1053,7 +1076,7 @@ def test_a_key_that_is_added_changes_no_other_keys_noise(monkeypatch: pytest.Mon
         bench = Bench(scripted(["a"]))
         bench.dofn = resumable(names)
         bench.event(SEED)
-        return [release for _ in range(12) for release in bench.fire()]
+        return [release for _ in range(12) for release in bench.fire() if release.key == "a"]
 
     assert releases(["a"]) == releases(["c", "a", "b"])
 
@@ -1061,7 +1084,8 @@ def test_a_key_that_is_added_changes_no_other_keys_noise(monkeypatch: pytest.Mon
 def cell_of(clock: Grid, keys: Sequence[str]) -> bytes:
     """What a key of `damaged` keeps at the start, at another clock or among other keys."""
     counter = scripted(["a"], bounds=(0, 10**6)).counter
-    return tick_codec(counter, clock, keys).encode(counter.init())
+    codec = tick_codec(counter, clock, keys)
+    return codec.encode(replace(counter, dimension=len(keys)).init())
 
 
 @pytest.mark.parametrize(
@@ -1080,12 +1104,50 @@ def cell_of(clock: Grid, keys: Sequence[str]) -> bytes:
 def test_damaged_state_stops_the_clock(damage: Callable[[bytes], bytes]) -> None:
     bench = Bench(scripted(["a"], bounds=(0, 10**6)))
     bench.event(SEED)
-    bench.event(PAIR.pack(3, SECRET))
+    bench.event(packed(3, SECRET))
     assert bench.cell.data is not None
     bench.cell.data = damage(bench.cell.data)
     with pytest.raises(StateError, match=r"checkpoint|resume") as caught:
         bench.fire()
     assert str(SECRET) not in str(caught.value)
+
+
+# Keys in shards
+
+
+@pytest.mark.parametrize("windows", [None, 40], ids=["global", "fixed"])
+@pytest.mark.parametrize("runner", [name for name in RUNNERS if name != "bundles"])
+def test_keys_in_several_shards_are_counted_alike(
+    windows: int | None, runner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(all_ticks, "PER_SHARD", 2)
+    chance = random.Random(7)
+    keys = [f"key {i}" for i in range(5)]
+    rows: list[Row] = [(chance.choice(keys), 1, chance.randrange(120 * SECOND)) for _ in range(80)]
+    count = scripted(keys, path="streaming", horizon=12)
+    windowing = beam.WindowInto(GlobalWindows() if windows is None else FixedWindows(windows))
+    outcome = run(lambda p: p | feed(rows) | windowing | count, runner)
+    if windows is None:
+        assert outcome.releases == by_hand(count, rows, keys)
+    else:
+        starts = [*range(0, 120, windows)]
+        assert_same(sorted_seen(outcome), by_hand_in_windows(count, rows, windows, starts, keys))
+
+
+def test_how_many_shards_keys_have() -> None:
+    """One for few, up to 64 for many, and more where their states would be large."""
+    given = [(1, 1), (1, 10**6), (1024, 1), (1025, 1), (100, 100), (10**6, 1), (10**7, 1)]
+    assert [shards_of(*each) for each in given] == [1, 1, 1, 2, 10, 64, 306]
+
+
+def test_the_state_of_another_shard_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_ticks, "PER_SHARD", 1)
+    shards = TickShards(dofns_of(exact(["a", "b"], path="streaming"))[CountEachTick])
+    shards.seed()
+    shards.cells[0].data = shards.cells[1].data
+    with pytest.raises(StateError, match=says(OTHER_KEYS)):
+        shards.release(0)
+    assert [release.key for release in shards.release(1)] == ["b"]
 
 
 # Retries
@@ -1254,6 +1316,7 @@ def test_elements_without_timestamps_are_refused(path: str) -> None:
         assert str(SECRET) not in str(error)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", [[], [-500], [-1], [500, -999]], ids=str)
 def test_no_event_makes_a_window_of_releases(late: list[int]) -> None:
     """Beam cuts times to milliseconds, towards 0, after windows are assigned: 500 us before the
@@ -1360,7 +1423,7 @@ def test_pipelines_carry_no_noise(path: str) -> None:
             t.spec.payload
             for t in steps
             if re.search(
-                "TickCount/(SeedKeys|ReadTicks|SumTicks|Count(Each|All)Tick)", t.unique_name
+                "TickCount/(SeedShards|ReadTicks|SumTicks|Count(Each|All)Tick)", t.unique_name
             )
         )
 

@@ -9,6 +9,7 @@ import random
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -465,11 +466,12 @@ def test_sums_as_large_as_the_cap_are_exact(mechanism: str | None) -> None:
     exact = np.cumsum(xs).astype(float)
     values = counter.release_lattice(xs, Script(np.zeros(500, np.int64)))
     assert np.abs(values - exact).max() < 1
-    state = counter.init()
+    alone = replace(counter, dimension=1)
+    state, silent = alone.init(), Script(np.zeros((500, 1), np.int64))
     codec = tick_codec(counter, count._clock, ["a"])
     for t in range(40):
-        state, value = counter.step_lattice(state, most, Script(np.zeros(500, np.int64)))
-        assert value == values[t]
+        state, value = alone.step_lattice(state, xs[t : t + 1], silent)
+        assert value.tolist() == [values[t]]
         state = codec.decode(codec.encode(state, b"", b""))
 
 
@@ -491,7 +493,11 @@ KEYS_OF_CELLS = ("INFO", "ERROR")
 SECRETS = (123_456_789, -987_654_321)
 PENDING = add_to(add_to(b"", 3, SECRETS[0]), 5, SECRETS[1])
 CELL_COUNTER = dp.calibrate(BinaryTree(STEPS), dp.ZCDP(0.5))
-WHOLE = tick_codec(CELL_COUNTER, CLOCK, KEYS_OF_CELLS).encode((2, 31_415, 926_535), b"", PENDING)
+NUMBERS = 2, np.array([31_415, 27_182]), np.array([926_535, 818_284])
+WHOLE = tick_codec(CELL_COUNTER, CLOCK, KEYS_OF_CELLS).encode(NUMBERS, b"", PENDING)
+
+
+int64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def cells(clock: Grid = CLOCK, keys: Sequence[str] = KEYS_OF_CELLS) -> StateCodec:
@@ -499,17 +505,17 @@ def cells(clock: Grid = CLOCK, keys: Sequence[str] = KEYS_OF_CELLS) -> StateCode
 
 
 @examples
-@given(st.integers(0, STEPS), events, st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9))
+@given(st.integers(0, STEPS), events, st.lists(st.tuples(int64, int64), max_size=9))
 def test_cells_come_back_exactly(
-    released: int, given: list[tuple[int, int]], numbers: list[int]
+    released: int, given: list[tuple[int, int]], numbers: list[tuple[int, int]]
 ) -> None:
     pairs = b""
     for step, x in given:
         pairs = add_to(pairs, step, x)
     codec, other = cells(), cells(keys=list(KEYS_OF_CELLS))
-    state = (released, *numbers)
+    state = (released, *(np.array(pair) for pair in numbers))
     data = codec.encode(state, b"", pairs)
-    assert other.decode(data) == state
+    assert str(other.decode(data)) == str(state)
     assert other.open(data)[0] == released
     assert other.memory_of(data) == pairs
     more = add_to(pairs, 1, 5)
@@ -549,7 +555,7 @@ def test_other_versions_and_clocks_are_refused() -> None:
     for other in (clock_of(10, 0, horizon=99), clock_of(5, 0, horizon=STEPS)):
         assert refused(cells(other), WHOLE) == OTHER_CLOCK
         assert refused(cells(other, ["others"]), WHOLE) == OTHER_CLOCK
-    assert cells(clock_of(10, 0, 20, STEPS)).decode(WHOLE) == cells().decode(WHOLE)
+    assert str(cells(clock_of(10, 0, 20, STEPS)).decode(WHOLE)) == str(NUMBERS)
 
 
 OTHER_LISTS = {
@@ -578,8 +584,9 @@ FORMER = (
     "05000000000000004f9721c5ffffffff72a93d857374617465",
 )
 PINNED = (
-    "0400fc60231e837910000000a388afb50200000000000000b77a00000000000047230e0000000000"
-    "030000000000000015cd5b070000000005000000000000004f9721c5ffffffff6bd461cf"
+    "0400fc60231ef95d20000000df6b80430200000000000000b77a0000000000002e6a000000000000"
+    "47230e00000000006c7c0c0000000000030000000000000015cd5b07000000000500000000000000"
+    "4f9721c5ffffffff4b4b7f08"
 )
 
 
@@ -686,6 +693,7 @@ def budget_for(mechanism: Any) -> Any:
     return dp.ZCDP(0.5) if "gaussian" in mechanism.laws else dp.PureDP(1.0)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.exhaustive("max_items", "mechanism", "relation")
 @pytest.mark.parametrize("mechanism", MEMBERS, ids=lambda m: f"{m!r}")

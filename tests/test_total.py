@@ -126,6 +126,7 @@ def test_events_can_be_checked_before() -> None:
     assert count.keys is dp.TOTAL
 
 
+@pytest.mark.long
 @each_path
 def test_it_is_a_member_of_a_common_bound(path: str) -> None:
     """There all of a person's events may fall into the one total."""

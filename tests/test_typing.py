@@ -119,6 +119,7 @@ def test_few_lines_are_hidden_from_the_type_checker() -> None:
     assert not [line for line in lines if "ignore[misc]" in line]
 
 
+@pytest.mark.long
 def test_few_functions_know_nothing_of_a_type() -> None:
     """A value that may be anything is an `object`, which is asked what it is before it is used."""
     functions = [

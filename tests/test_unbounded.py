@@ -102,6 +102,7 @@ def take_steps(counter, xs, noise):
 # Steps, releases, states
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.exhaustive("base", "budget", "share")
 @cases
@@ -156,6 +157,7 @@ def test_each_coordinate_of_a_vector_is_counted_for_itself(base, budget):
     assert released.shape == (33, 3)
 
 
+@pytest.mark.long
 @pytest.mark.exhaustive("base", "budget", "dimension")
 @cases
 @dimensions
@@ -175,6 +177,7 @@ def test_a_stream_resumed_from_bytes_after_every_step_gives_the_same_numbers(
         data = StateCodec(counter).encode(state)
 
 
+@pytest.mark.long
 @pytest.mark.exhaustive("base", "budget", "dimension")
 @cases
 @dimensions
@@ -210,6 +213,7 @@ def test_state_bytes_of_other_parameters_are_refused():
             StateCodec(other).decode(data)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @cases
 def test_the_fingerprint_has_those_of_the_bases_of_all_epochs(base, budget):
@@ -255,6 +259,7 @@ def test_states_stay_as_small_as_those_of_the_base():
     assert dp.calibrate(Unbounded(TwoLevel), PURE).state_size(2**40) == 9
 
 
+@pytest.mark.long
 def test_counters_survive_pickling():
     for base, budget in CASES:
         counter = dp.calibrate(Unbounded(base, 0.3), budget)
@@ -857,6 +862,7 @@ class Finer(Counter):
         return 2 * self.mechanism.resolution(self.change.magnitude(self.unit))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.exhaustive("base", "check", "mutant")
 @pytest.mark.parametrize("base", [*ROUNDED, *COARSE], ids=lambda kind: kind.__name__)

@@ -82,6 +82,7 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "0123456789abcdef" * 4)
 
 
+@pytest.mark.long
 @pytest.mark.exhaustive("door", "kind")
 @pytest.mark.parametrize(("door", "kind"), CASES_OF_ALL)
 def test_ticks_that_have_ended_are_released_as_ever(door: str, kind: str) -> None:
@@ -112,6 +113,7 @@ def test_noise_of_keys_that_nobody_listed_does_not_know_until() -> None:
     assert released(55) == whole[:5]
 
 
+@pytest.mark.long
 @pytest.mark.exhaustive("door", "kind")
 @pytest.mark.parametrize(("door", "kind"), CASES_OF_ALL)
 def test_rows_of_other_ticks_leave_no_trace(door: str, kind: str) -> None:

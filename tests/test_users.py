@@ -432,6 +432,7 @@ def test_all_contents_of_a_persons_elements(kind: Any) -> None:
     assert found <= float(bound) / fine**2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("max_degree", [2, 3])
 @pytest.mark.parametrize("make", [Triangles, Degrees], ids=lambda make: make.__name__)
 def test_elements_of_a_person_in_a_graph(make: Any, max_degree: int) -> None:

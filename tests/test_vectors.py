@@ -2,130 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from collections import defaultdict
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 
 import beam_dpcount as dp
 from beam_dpcount.counters import columns as plain
 from beam_dpcount.counters.change import TickChange
-from beam_dpcount.counters.clock import LARGEST, clock_of
+from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.columns import Columns, Sums
 from beam_dpcount.counters.joint import JointChange, Part
 from beam_dpcount.counters.selection import JointSelection, Selection
 from beam_dpcount.counters.vector_columns import LONG, advance, all_ticks, no_keys
-from beam_dpcount.dofns import pending, pending_vectors
-from beam_dpcount.dofns.pending_vectors import add_vector, moved, placed, take_vector, tick_of
 from beam_dpcount.noise.entropy import SideBySide
 from beam_dpcount.states.codecs import OTHER_SELECTION, ShardCodec
 from beam_dpcount.states.envelope import StateError
-from beam_dpcount.states.wire import PAIR, pack_sums
-from benchmarks.cells import Bag
 from tests.messages import says
 from tests.scripted import KeyedScript
 
 examples = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 WIDTH = 3
-CAPS = np.array([4, LARGEST, 40], dtype=np.int64)
-
-# Ticks from the next one on, and what is added to sums; None: the next tick is released.
-FAR = 10**12
-additions = st.dictionaries(st.integers(0, WIDTH - 1), st.integers(-9, 9), min_size=1)
-ahead = st.integers(1, 40) | st.sampled_from([1, 90, FAR, FAR + 1])
-moves = st.lists(st.none() | st.tuples(ahead, additions), max_size=60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("more", "added", "near"),
-    [(1, 1, 1), (5, 0, 2), (1, 7, 64), (pending.MORE, pending_vectors.ADDED, pending.NEAR)],
-)
-@examples
-@given(given=moves)
-def test_what_waits_follows_a_plain_dictionary(
-    more: int, added: int, near: int, given: list[Any]
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pending_vectors, "MORE", more)
-        patch.setattr(pending_vectors, "ADDED", added)
-        patch.setattr(pending_vectors, "NEAR", near)
-        patch.setattr(pending, "CHUNK", 5 * PAIR.size)
-        memory, bag, released = b"", Bag(), 0
-        model: dict[int, Tally[int]] = defaultdict(Tally)
-        for move in [*given, *[None] * 100]:
-            if move is not None:
-                step = released + move[0]
-                data = placed(move[1], step, WIDTH)
-                assert tick_of(PAIR.unpack_from(data)[0], WIDTH) == step
-                memory = add_vector(memory, step, data, WIDTH, bag)
-                for place, x in move[1].items():
-                    model[step][place] += x
-                continue
-            released += 1
-            x, memory = take_vector(memory, released, WIDTH, CAPS, bag)
-            due = model.pop(released, Tally())
-            expected = [int(np.clip(due[i], -CAPS[i], CAPS[i])) for i in range(WIDTH)]
-            assert x.tolist() == expected
-        x, memory = take_vector(memory, 2 * FAR, WIDTH, CAPS, bag)  # all that is far off
-        due = Tally[int]()
-        for tally in model.values():
-            due.update(tally)
-        assert x.tolist() == [int(np.clip(due[i], -CAPS[i], CAPS[i])) for i in range(WIDTH)]
-        assert (len(memory), memory[24:], bag.entries) == (32, bytes(8), [])
-
-
-@pytest.mark.parametrize("far", [2, 3, 50, FAR])
-@pytest.mark.parametrize("width", [1, 3, 300])
-def test_an_event_far_off_does_not_make_cells_grow(far: int, width: int) -> None:
-    """Whatever waits, 10^4 bundles of the next ticks leave as much in a cell as there are sums."""
-    memory, bag, taken = b"", Bag(), 0
-    caps = np.full(width, LARGEST)
-    sums = min(width, 3)  # to which a bundle adds
-    one = dict.fromkeys(range(sums), 1)
-    for step in (far, 1):
-        memory = add_vector(memory, step, placed(one, step, width), width, bag)
-    x, memory = take_vector(memory, 1, width, caps, bag)
-    taken += int(x.sum())
-    ticks = max(1, pending.NEAR // width) + 1
-    most, largest = 32 + 16 * (3 * ticks * sums + pending_vectors.ADDED + sums), 0
-    for bundle in range(10_000):
-        step = 2 + bundle % 2
-        memory = add_vector(memory, step, placed(one, step, width), width, bag)
-        largest = max(largest, len(memory))
-    assert largest <= most
-    assert sum(map(len, bag.entries)) <= 16 * (2 * 10 * sums + 2 * pending.MORE + sums)
-    for step in range(2, 60):
-        x, memory = take_vector(memory, step, width, caps, bag)
-        taken += int(x.sum())
-        assert len(memory) <= most
-    expected = sums * (10_000 + 1 + (far < 60))
-    assert taken == expected
-
-
-def test_an_event_far_off_does_not_keep_a_backlog_in_the_cell() -> None:
-    """Of 10^4 ticks to come those near stay there, though one is due long after all of them."""
-    memory, bag, most = b"", Bag(), 32 + 16 * (2 * 100 + pending_vectors.ADDED + 1)
-    memory = add_vector(memory, FAR, placed({0: 1}, FAR, 1), 1, bag)
-    x, memory = take_vector(memory, 1, 1, CAPS[1:2], bag)
-    for step in range(2, 10_002):
-        memory = add_vector(memory, step, placed({0: 1}, step, 1), 1, bag)
-        assert len(memory) <= most
-    for step in range(2, 10_002):
-        x, memory = take_vector(memory, step, 1, CAPS[1:2], bag)
-        assert (x[0], len(memory) <= most) == (1, True)
-
-
-def test_sums_of_one_tick_become_those_of_another() -> None:
-    data = placed({0: 5, 2: -1}, 4, WIDTH)
-    assert moved(data, 9, WIDTH) == placed({0: 5, 2: -1}, 9, WIDTH)
-    assert data == pack_sums({10: 5, 12: -1})
-
-
 # Keys that nobody listed
 
 TICKS = 30

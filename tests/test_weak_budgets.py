@@ -105,6 +105,7 @@ def test_what_says_what_a_budget_would_give_does_not_warn() -> None:
         weak.to_zcdp().split(3)
 
 
+@pytest.mark.long
 def test_it_can_be_silenced_as_the_docstring_says() -> None:
     program = (
         "import warnings, beam_dpcount\n"

@@ -127,6 +127,7 @@ def test_contents_of_elements(name: str, pairs: int, capfd: pytest.CaptureFixtur
 AT_TICKS = {**EACH_TICK, **{f"hidden keys, {name}": made for name, made in SELECTED.items()}}
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @longer
 @pytest.mark.parametrize("name", AT_TICKS)
@@ -247,6 +248,7 @@ def test_every_command_that_counts_is_in_the_table() -> None:
     assert {*LINES} == {*COMMANDS} - OTHERS
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 @pytest.mark.parametrize("pairs", [3, pytest.param(15, marks=pytest.mark.audit)])
 @pytest.mark.parametrize("name", LINES)
@@ -309,6 +311,7 @@ class BackToFront(beam.DoFn):
         yield from sorted(element[1], key=lambda release: release.value)
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 def test_what_tells_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
     def build(pipeline: beam.Pipeline, value: Any, way: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import apache_beam as beam
 import numpy as np
 
 from beam_dpcount.dofns.aggregates import add_all
-from beam_dpcount.dofns.pending_vectors import tick_of
+from beam_dpcount.dofns.pending import tick_of
 from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.shards import GATHERED, CountAllShards, CountShards, SumShards
 from beam_dpcount.dofns.ticks import TickIntake

@@ -17,14 +17,7 @@ from apache_beam.utils import windowed_value
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.parcels import ReadyTicks, TickParcels
-from beam_dpcount.dofns.pending_vectors import (
-    add_vector,
-    clipped,
-    moved,
-    placed,
-    take_vector,
-    tick_of,
-)
+from beam_dpcount.dofns.pending import clipped
 from beam_dpcount.dofns.releases import TickRelease
 from beam_dpcount.dofns.ticks import (
     GATHERED,
@@ -37,9 +30,8 @@ from beam_dpcount.dofns.ticks import (
     window_from,
 )
 from beam_dpcount.reading import Function
-from beam_dpcount.states.all_vectors import AggregatePlan, said_of, vectors_of
+from beam_dpcount.states.all_vectors import AggregatePlan, vectors_of
 from beam_dpcount.states.wire import (
-    PAIR,
     after_key,
     epoch_of,
     items_of,
@@ -78,35 +70,10 @@ class AggregateIntake(Contents):
 
 
 class ReadVectors(ReadTicks):
-    """Streaming: (key, value) to (key, the sums of a tick), one a tick and bundle; as ReadTicks."""
+    """Streaming: (key, value) to (shard, sums of its keys), as ReadTicks."""
 
-    def __init__(self, intake: TickIntake, width: int) -> None:
-        super().__init__(intake)
-        self._width = width
-
-    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
-        windows, micros = windowed.windows, windowed.timestamp_micros
-        read = self._intake.read(element, micros, windows)
-        if read is None:
-            return ()
-        place = self._intake.origin, read[0], read[1]
-        found = self._sums.get(place)
-        if found is None:
-            found = self._sums[place] = [windows, micros, {}]
-        elif micros < found[1]:
-            found[1] = micros
-        add_all(found[2], read[2])
-        self._gathered += 1
-        return self._flushed() if self._gathered >= GATHERED else ()
-
-    def _flushed(self) -> list[windowed_value.WindowedValue]:
-        passed_at = self._intake.clock.passed_at
-        made = [
-            _placed((key, placed(sums, passed_at(origin) + step, self._width)), micros, windows)
-            for (origin, key, step), (windows, micros, sums) in self._sums.items()
-        ]
-        self.start_bundle()
-        return made
+    def _add(self, sums: dict[int, int], rank: int, x: Any) -> None:
+        add_all(sums, x, rank * self._width)
 
 
 def add_all(sums: dict[int, int], additions: Any, first: int = 0) -> None:
@@ -175,20 +142,6 @@ class CountEachVector(CountEachTick):
     """Streaming: an TickRelease of each key at each tick, as CountEachTick."""
 
     _plan: AggregatePlan
-
-    def _tick_of(self, data: bytes) -> int:
-        return tick_of(PAIR.unpack_from(data)[0], self._plan.joint.width)
-
-    def _noted(self, memory: bytes, step: int, data: bytes, later: object) -> bytes:
-        width = self._plan.joint.width
-        if self._tick_of(data) != step:
-            data = moved(data, step, width)
-        return add_vector(memory, step, data, width, later)
-
-    def _taken(self, memory: bytes, passed: int, step: int, later: Any) -> tuple[Any, bytes, bytes]:
-        plan = self._plan
-        x, memory = take_vector(memory, passed + step, plan.joint.width, plan.limits, later)
-        return x, said_of(step, x), memory
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         (made,) = self._plan.reading.rows(key, step, value[None], np.array([stddev]), 0)

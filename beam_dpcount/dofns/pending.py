@@ -1,12 +1,16 @@
-"""Sums that wait for their tick: the nearest in a key's cell, those further off in a bag.
+"""Sums that wait for their tick: the nearest in a shard's cell, those further off in its bag.
 
-The cell is rewritten for each event, and so holds few of them: with all in it a backlog would cost
-as much as the square of its ticks. The bag is only added to; it is read and written anew when its
-first tick is due, once in so many ticks, or when most of it are further sums of the same ticks.
+A sum is a pair of a place and a number, as for `states.pack_sums`; the place is
+(tick - 1) * width + coordinate + 1. Those of a tick to come go to the bag, which is only added to;
+it is read when its first tick may be due, and written anew with what comes later. Of that the next
+ticks stay in the cell, as many as the root of those that wait: neither the cell nor the bag is
+rewritten often at great length. What comes to the cell is added up once there is as much of it
+again, however far off the last of its ticks is: else each bundle would leave its own pairs there
+until then.
 
-What the cell remembers: pairs of a tick and a sum, as `add_to` sorts them; and before them, while
-the bag holds any, 0, which is no tick, the first tick in the bag, how many pairs were in it when it
-was last written anew, and how many came since. How much there is of either is private.
+What the cell remembers: up to which tick all that is pending is in it, and not in the bag; how many
+pairs the bag held when it was last written anew, and how many came since; how many were left in the
+cell when they were last added up; and pairs, in any order. How much there is of either is private.
 """
 
 from __future__ import annotations
@@ -19,57 +23,96 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.counters.clock import LARGEST
-from beam_dpcount.states.wire import PAIR, add_to, pack_sums, take_due
+from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.states.wire import PAIR, add_up, pack_sums
 
-NEAR = 64  # sums that a cell holds at least, before one goes to the bag; twice as many at most
+NEAR = 64  # sums of a backlog that a cell holds, at least
 MORE = 1 << 12  # pairs that come to a bag before they are joined with those of the same ticks
 CHUNK = 1 << 16  # bytes of an entry
+ADDED = 4 * NEAR  # pairs that come to a cell before they are joined with those of the same sums
 
-_BAG = struct.Struct("<4q")
-_NO_TICK = bytes(8)
-
-
-def add_pending(memory: bytes, step: int, x: int, bag: Any) -> bytes:
-    """What a cell remembers, with x added to the sum of one tick."""
-    first = merged = more = 0
-    if memory[:8] == _NO_TICK:
-        _, first, merged, more = _BAG.unpack_from(memory)
-        memory = memory[_BAG.size :]
-    pairs = add_to(memory, step, x)
-    width = PAIR.size * _width(merged)
-    if len(pairs) > 2 * width:
-        later, pairs = pairs[width:], pairs[:width]
-        bag.add(later)
-        nearest = PAIR.unpack_from(later)[0]
-        first, more = min(first or nearest, nearest), more + len(later) // PAIR.size
-        if more > merged + MORE:
-            merged, more = rewritten(bag, joined_pairs(bag.read())), 0
-    return _BAG.pack(0, first, merged, more) + pairs if first else pairs
+HEAD = struct.Struct("<4q")
 
 
-def take_pending(memory: bytes, step: int, cap: int, bag: Any) -> tuple[int, bytes]:
-    """The sum of all ticks up to `step`, clipped to +-cap, and what remains to be remembered.
+def tick_of(place: int, width: int) -> int:
+    """The tick of a place."""
+    return (place - 1) // width + 1
 
-    At most NEAR ticks may be due at once.
+
+def placed(additions: dict[int, int], step: int, width: int) -> bytes:
+    """Sums by coordinate as pairs of a tick."""
+    first = (step - 1) * width + 1
+    return pack_sums({first + coordinate: x for coordinate, x in additions.items()})
+
+
+def moved(data: bytes, step: int, width: int) -> bytes:
+    """Pairs of one tick as those of another."""
+    pairs = np.frombuffer(data, dtype="<i8").reshape(-1, 2).copy()
+    pairs[:, 0] += (step - tick_of(int(pairs[0, 0]), width)) * width
+    return pairs.tobytes()
+
+
+def add_pending(memory: bytes, step: int, data: bytes, width: int, bag: Any) -> bytes:
+    """What a cell remembers, with pairs of a tick added."""
+    until, merged, more, left = _head_of(memory)
+    pairs = memory[HEAD.size :]
+    if step <= until:
+        pairs += data
+        if len(pairs) > PAIR.size * (2 * left + ADDED):
+            pairs = joined_pairs([pairs])
+            left = len(pairs) // PAIR.size
+        return HEAD.pack(until, merged, more, left) + pairs
+    bag.add(data)
+    more += len(data) // PAIR.size
+    if more > merged + MORE:
+        merged, more = rewritten(bag, joined_pairs(bag.read())), 0
+    return HEAD.pack(until, merged, more, left) + pairs
+
+
+def take_pending(
+    memory: bytes, step: int, due: bytes, width: int, caps: IntArray, bag: Any
+) -> tuple[IntArray, bytes]:
+    """The sums of all ticks up to `step`, each clipped to +-caps, and what remains remembered.
+
+    `due`: pairs of this tick that were not remembered before.
     """
-    if memory[:8] != _NO_TICK:
-        return take_due(memory, step, cap)
-    first = _BAG.unpack_from(memory)[1]
-    head, pairs = memory[: _BAG.size], memory[_BAG.size :]
-    if first <= step:
+    until, merged, more, left = _head_of(memory)
+    pairs, near = memory[HEAD.size :] + due, max(1, NEAR // width)
+    if not (merged or more):
+        until = max(until, step + near)
+    elif step > until:
         pairs = joined_pairs([pairs, *bag.read()])
-        # The root of them: neither cells, for long, nor bags, often, are written at great length.
-        width = PAIR.size * _width(len(pairs) // PAIR.size)
-        pairs, later = pairs[:width], pairs[width:]
-        merged = rewritten(bag, later)
-        head = _BAG.pack(0, PAIR.unpack_from(later)[0], merged, 0) if later else b""
-    x, pairs = take_due(pairs, step, cap)
-    return x, head + pairs
+        places = np.frombuffer(pairs, dtype="<i8")[::2]
+        ticks = 1 + np.count_nonzero(np.diff((places - 1) // width))
+        until = step + max(near, isqrt(ticks))
+        left = int(np.searchsorted(places, until * width, "right"))
+        pairs, later = pairs[: PAIR.size * left], pairs[PAIR.size * left :]
+        merged, more = rewritten(bag, later), 0
+    x, pairs = _taken(pairs, step, width, caps)
+    left = min(left, len(pairs) // PAIR.size)
+    return x, HEAD.pack(until, merged, more, left) + pairs
 
 
-def _width(pairs: int) -> int:
-    """How many sums of a backlog a cell holds."""
-    return max(NEAR, isqrt(pairs))
+def _head_of(memory: bytes) -> tuple[int, ...]:
+    return HEAD.unpack_from(memory) if memory else (0, 0, 0, 0)
+
+
+def _taken(pairs: bytes, step: int, width: int, caps: IntArray) -> tuple[IntArray, bytes]:
+    found = np.frombuffer(pairs, dtype="<i8").reshape(-1, 2)
+    is_due = found[:, 0] <= step * width
+    due = found[is_due]
+    due[:, 0] = (due[:, 0] - 1) % width + 1
+    return clipped([due.tobytes()], 1, caps)[0], found[~is_due].tobytes()
+
+
+def clipped(packed: Iterable[bytes], steps: int, caps: IntArray) -> IntArray:
+    """The sums of ticks 1 .. steps, each clipped to +-caps, of pairs in any order.
+
+    Shape (steps, width), for caps of shape (width,).
+    """
+    width = len(caps)
+    sums = add_up(packed, steps * width, LARGEST).reshape(steps, width)
+    return np.clip(sums, -caps, caps)
 
 
 def rewritten(bag: Any, pairs: bytes) -> int:

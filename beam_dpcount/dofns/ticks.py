@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import (
@@ -23,12 +24,11 @@ from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.total import ALL
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.intake import Intake, has_str_key, is_pair
-from beam_dpcount.dofns.pending import add_pending, take_pending
+from beam_dpcount.dofns.pending import add_pending, moved, placed, take_pending, tick_of
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_PAIRS, TO_VALUES, RowElementError, is_row
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.errors import Error
-from beam_dpcount.noise.replay import NO_ID
 from beam_dpcount.states.all_ticks import TickPlan, name_of, restart_of, values_of
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.wire import PAIR, add_up, pack_sums
@@ -200,60 +200,71 @@ def has_count(clock: Grid, window: object) -> bool:
     )
 
 
-class SeedKeys(VersionedDoFn):
-    """Streaming: a SEED of each key at each of these times, for keys without events."""
+class SeedShards(VersionedDoFn):
+    """Streaming: a SEED of each shard at each of these times, for keys without events."""
 
     def __init__(self, origins: Sequence[int]) -> None:
         self._origins = origins
 
-    def process(self, key: str) -> Iterator[Any]:
+    def process(self, shard: int) -> Iterator[Any]:
         for origin in self._origins:
-            yield TimestampedValue((key, SEED), Timestamp(micros=origin))
+            yield TimestampedValue((shard, SEED), Timestamp(micros=origin))
 
 
 class ReadTicks(VersionedDoFn):
-    """Streaming: (key, value) to (key, tick and sum, packed into 16 bytes), one a tick and bundle.
+    """Streaming: (key, value) to (shard, sums of its keys), packed, one a tick and bundle.
 
-    Ticks are those of all windows, numbered one after the other: see `Grid.passed_at`.
+    Ticks are those of all windows, numbered one after the other: see `Grid.passed_at`. A sum has a
+    place, as those of vectors do: a shard's are the numbers of each of its keys in turn.
 
-    So a key with most of the events is summed where they are read, by many workers, before its one
-    cell takes them. A sum has the time of its earliest event, and each tick its own: together with
-    a late event, those that are in time would have its time, and might become late themselves.
+    So a key with most of the events is summed where they are read, by many workers, before one cell
+    takes them. Sums have the time of their earliest event, and each tick its own: together with a
+    late event, those that are in time would have its time, and might become late themselves.
+
+    Args:
+      intake: what reads events.
+      plan: which keys there are, in which shards.
     """
 
-    def __init__(self, intake: TickIntake) -> None:
-        self._intake = intake
+    def __init__(self, intake: TickIntake, plan: TickPlan) -> None:
+        self._intake, self._width = intake, plan.width
+        self._places = {key: divmod(place, plan.shards) for place, key in enumerate(plan.keys)}
+        self._sizes = [len(plan.keys_of(shard)) * plan.width for shard in range(plan.shards)]
 
     def start_bundle(self) -> None:
         self._gathered = 0
-        # By origin of the window, key and tick: the windows, the earliest time, and the sum.
-        self._sums: dict[tuple[int, str, int], list[Any]] = {}
+        # By origin of the window, shard and tick: the windows, the earliest time, and the sums.
+        self._sums: dict[tuple[int, int, int], list[Any]] = {}
 
     def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
         windows, micros = windowed.windows, windowed.timestamp_micros
         read = self._intake.read(element, micros, windows)
         if read is None:
             return ()
-        place = self._intake.origin, read[0], read[1]
+        rank, shard = self._places[read[0]]
+        place = self._intake.origin, shard, read[1]
         found = self._sums.get(place)
         if found is None:
-            self._sums[place] = [windows, micros, read[2]]
-        else:
-            found[2] += read[2]
-            if micros < found[1]:
-                found[1] = micros
+            found = self._sums[place] = [windows, micros, {}]
+        elif micros < found[1]:
+            found[1] = micros
+        self._add(found[2], rank, read[2])
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
+
+    def _add(self, sums: dict[int, int], rank: int, x: Any) -> None:
+        """Add what an event counts of the key of this rank in its shard."""
+        sums[rank] = sums.get(rank, 0) + x
 
     def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
 
     def _flushed(self) -> list[windowed_value.WindowedValue]:
-        passed_at = self._intake.clock.passed_at
-        made = [
-            _placed((key, pack_sums({passed_at(origin) + step: x})), micros, windows)
-            for (origin, key, step), (windows, micros, x) in self._sums.items()
-        ]
+        passed_at, sizes = self._intake.clock.passed_at, self._sizes
+        made = []
+        for (origin, shard, step), (windows, micros, sums) in self._sums.items():
+            packed = placed(sums, passed_at(origin) + step, sizes[shard])
+            made.append(_placed((shard, packed), micros, windows))
         self.start_bundle()
         return made
 
@@ -312,19 +323,21 @@ def groups_of(keys: int, alone: bool) -> range:
 
 
 class CountEachTick(VersionedDoFn):
-    """Streaming: a release of each key at each tick, by one cell of state and one timer a key.
+    """Streaming: a release of each key at each tick, by one cell of state and one timer a shard.
 
     In the global window, whatever the windows of the clock: their counts follow one another, and
     the one cell goes from each to the next. A cell for each window would have to be there from the
     start, with a timer of its own, since nothing but a public seed may start it.
 
-    A bag holds what is pending of a backlog, and else is not touched.
+    The cell is large, and is read once a tick: what arrives goes to a bag that is only added to.
+    Another bag holds what is pending of a backlog, and else is not touched.
 
     With `ahead`, timers of so many ticks to come are set, and each sets the one that far off. The
     nth of them to fire releases the nth of these ticks, in whatever order they do: as many ticks
     have ended.
     """
 
+    ARRIVED = BagStateSpec("arrived", BytesCoder())
     STATE = ReadModifyWriteStateSpec("ticks", BytesCoder())
     LATER = BagStateSpec("later", BytesCoder())
     TIMER = TimerSpec("tick", TimeDomain.WATERMARK)
@@ -334,100 +347,108 @@ class CountEachTick(VersionedDoFn):
 
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
-        self._codec = tick_codec(plan.counter, plan.clock, plan.keys, self._draws.digest_size)
         self._horizon = Horizon(plan.clock)
+        self._shards: dict[int, KeyShard] = {}
 
     def process(
         self,
-        element: tuple[str, bytes],
-        windowed: Any = _WindowedValue,
+        element: tuple[int, bytes],
+        arrived: Any = beam.DoFn.StateParam(ARRIVED),
         cell: Any = beam.DoFn.StateParam(STATE),
         timer: Any = beam.DoFn.TimerParam(TIMER),
-        later: Any = beam.DoFn.StateParam(LATER),
     ) -> None:
-        plan, codec = self._plan, self._codec
-        data = before = cell.read()
-        if data is None:
+        shard, data = element
+        if data != SEED:
+            arrived.add(data)
+            return
+        plan, mine, before = self._plan, self._of(shard), cell.read()
+        if before is None:
             origin = plan.clock.origins()[0]
-            digest = self._draws.begin(element[0], window_from(plan.clock, origin))
-            front = self._front(plan.clock.passed_at(origin))
-            data = codec.encode(plan.counter.init(), digest, front)
-        released, _ = codec.open(data)
-        passed, memory = self._parted(codec.memory_of(data))
-        if element[1] == SEED:
+            front, digests = self._front(plan.clock.passed_at(origin)), self._begin(mine, origin)
+            data = mine.codec.encode(mine.counter.init(), digests, front)
             # Only a seed starts a clock: an event that comes after state was cleared must not
             # start it again, and spend its budget a second time.
-            if before is None:
-                cell.write(data)
-            # Of a count that had come to an earlier stop, too.
-            first = passed + released + 1
-            for step in range(first, first + plan.ahead):
-                self._set(timer, step)
-            return
-        step = self._tick_of(element[1])
-        if step <= passed + released:
-            # No later tick counts what belongs to another window.
-            is_over = released >= plan.clock.steps_of(plan.clock.origin_after(passed))
-            if not plan.fold or step <= passed or is_over:
-                return
-            step = passed + released + 1
-        memory = self._noted(memory, step, element[1], later)
-        cell.write(codec.with_memory(data, self._front(passed) + memory))
+            cell.write(data)
+        else:
+            data = before
+        released, _ = mine.codec.open(data)
+        # Of a count that had come to an earlier stop, too.
+        first = self._parted(mine.codec.memory_of(data))[0] + released + 1
+        for step in range(first, first + plan.ahead):
+            self._set(timer, step)
 
     @on_timer(TIMER)
     def release(
         self,
-        key: Any = _Key,
+        shard: Any = _Key,
         window: Any = _Window,
+        arrived: Any = beam.DoFn.StateParam(ARRIVED),
         cell: Any = beam.DoFn.StateParam(STATE),
         timer: Any = beam.DoFn.TimerParam(TIMER),
         later: Any = beam.DoFn.StateParam(LATER),
     ) -> Iterator[Any]:
-        plan, codec, draws = self._plan, self._codec, self._draws
-        clock, counter, data = plan.clock, plan.counter, cell.read() or b""
-        state, digest = codec.decode(data), codec.digest_of(data)
+        plan, mine, data = self._plan, self._of(shard), cell.read() or b""
+        clock, codec, keys = plan.clock, mine.codec, mine.keys
+        state, digests = codec.decode(data), codec.digest_of(data)
         passed, memory = self._parted(codec.memory_of(data))
         steps = clock.steps_of(clock.origin_after(passed))
         if state[0] >= steps:  # the count of the next window
             passed += steps
             if clock.place_of(passed + 1) is None:
                 return
-            state = counter.init()
-            digest = draws.begin(key, window_from(clock, clock.origin_after(passed)))
+            state = mine.counter.init()
+            digests = self._begin(mine, clock.origin_after(passed))
         origin, step = clock.origin_after(passed), state[0] + 1
-        counted = window_from(clock, origin)
-        x, said, memory = self._taken(memory, passed, step, later)
-        digest = draws.follow(digest, NO_ID, said)
-        state, value = counter.step_lattice(state, x, draws.noise(key, counted, digest))
+        tick, counted = passed + step, window_from(clock, origin)
+        due, early = self._parted_by_tick(arrived.read(), passed, tick, mine.size)
+        arrived.clear()
+        x, memory = take_pending(memory, tick, due, mine.size, mine.limits, later)
+        for at, parts in sorted(early.items()):
+            memory = add_pending(memory, at, b"".join(parts), mine.size, later)
+        x = x.reshape(len(keys), -1)
+        digests, noise = plan.tick(self._draws, keys, counted, digests, step, x)
+        state, values = mine.counter.step_lattice(state, x.ravel(), noise)
         # State first: what is yielded must never be ahead of what is remembered.
-        cell.write(codec.encode(state, digest, self._front(passed) + memory))
-        self._set(timer, passed + step + plan.ahead)
-        if key == plan.keys[0]:  # all keys have the same ticks
-            self._horizon.passed(passed + step)
-        micros = clock.end(origin, step)
-        made = self._made(key, passed + step, micros, value, counter.stddev_at(state))
-        yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))
+        cell.write(codec.encode(state, digests, self._front(passed) + memory))
+        self._set(timer, tick + plan.ahead)
+        if shard == 0:  # all shards have the same ticks
+            self._horizon.passed(tick)
+        micros, stddev = clock.end(origin, step), mine.counter.stddev_at(state)
+        at, windows = min(micros, counted.max_timestamp().micros), (window,)
+        for key, value in zip(keys, values.reshape(x.shape), strict=True):
+            yield _placed(self._made(key, tick, micros, value, stddev), at, windows)
 
-    # What of it is of numbers.
+    def _of(self, shard: int) -> KeyShard:
+        """What is known of a shard, on this worker."""
+        if shard not in self._shards:
+            self._shards[shard] = KeyShard(self._plan, shard, self._draws.digest_size)
+        return self._shards[shard]
 
-    def _tick_of(self, data: bytes) -> int:
-        """The tick that sums are of, numbered as for `Grid.passed_at`."""
-        step: int = PAIR.unpack_from(data)[0]
-        return step
+    def _begin(self, mine: KeyShard, origin: int) -> bytes:
+        """The digests of a shard's keys where a count starts."""
+        window = window_from(self._plan.clock, origin)
+        return b"".join(self._draws.begin(key, window) for key in mine.keys)
 
-    def _noted(self, memory: bytes, step: int, data: bytes, later: object) -> bytes:
-        """What is remembered with sums added to what is pending for a tick."""
-        return add_pending(memory, step, PAIR.unpack(data)[1], later)
-
-    def _taken(self, memory: bytes, passed: int, step: int, later: Any) -> tuple[Any, bytes, bytes]:
-        """What a tick counts, the same for its history, and what remains to be remembered."""
-        x, memory = take_pending(memory, passed + step, self._plan.cap, later)
-        return x, PAIR.pack(step, x), memory
+    def _parted_by_tick(
+        self, arrived: Iterable[bytes], passed: int, tick: int, size: int
+    ) -> tuple[bytes, dict[int, list[bytes]]]:
+        """Of what arrived, each part of it of one tick: what is due now, and what is early."""
+        due, early = list[bytes](), dict[int, list[bytes]]()
+        for data in arrived:
+            at = tick_of(PAIR.unpack_from(data)[0], size)
+            if at > tick:
+                early.setdefault(at, []).append(data)
+            elif at == tick:
+                due.append(data)
+            elif self._plan.fold and at > passed:
+                # No tick counts what belongs to another window.
+                due.append(moved(data, tick, size))
+        return b"".join(due), early
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         """A release; its step is numbered over the whole clock."""
-        plan = self._plan
-        return Release(key, step, micros, value, stddev, name_of(plan), restart_of(plan, step))
+        plan, number = self._plan, float(value[0])
+        return Release(key, step, micros, number, stddev, name_of(plan), restart_of(plan, step))
 
     def _set(self, timer: Any, tick: int) -> None:
         """Set the timer of a tick, numbered as for `Grid.passed_at`, if there is one."""
@@ -449,6 +470,17 @@ class CountEachTick(VersionedDoFn):
         if self._plan.clock.window is None:
             return 0, memory
         return _PASSED.unpack_from(memory)[0], memory[_PASSED.size :]
+
+
+class KeyShard:
+    """What is public of a shard: its keys, their counters as one, and how its cell is packed."""
+
+    def __init__(self, plan: TickPlan, shard: int, digest_size: int) -> None:
+        self.keys = keys = plan.keys_of(shard)
+        self.counter = plan.side_by_side(len(keys))
+        self.size, self.limits = len(keys) * plan.width, np.tile(plan.limits, len(keys))
+        whole = plan.counter, plan.clock, plan.keys, digest_size
+        self.codec = tick_codec(*whole, shard, plan.shards)
 
 
 class CountAllTicks(VersionedDoFn):

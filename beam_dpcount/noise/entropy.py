@@ -6,7 +6,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -96,18 +96,25 @@ class Draws:
         """The same of many keys whose counters are one vector, a column each."""
         return SideBySide([self._source(key, window) for key in keys])
 
+    def of_each(self, keys: Sequence[str], window: object, digests: Sequence[bytes]) -> Noise:
+        """The same where each key has a history of its own; of vectors, all of a key's numbers."""
+        found = zip(keys, digests, strict=True)
+        return SideBySide([self.noise(key, window, digest) for key, digest in found])
+
 
 class SideBySide:
-    """The noises of many streams, each of numbers, as that of one of vectors."""
+    """The noises of many streams, of numbers or vectors, as that of one of vectors."""
 
     def __init__(self, noises: Sequence[Noise]) -> None:
         self._noises = noises
 
     def draw(self, first: int, n: int) -> IntArray:
-        return np.stack([noise.draw(first, n) for noise in self._noises], axis=1)
+        drawn = [noise.draw(first, n).reshape(n, -1) for noise in self._noises]
+        return np.concatenate(drawn, axis=1)
 
     def one(self, coordinate: int) -> Any:
-        return np.array([noise.one(coordinate) for noise in self._noises], dtype=np.int64)
+        drawn = [np.atleast_1d(noise.one(coordinate)) for noise in self._noises]
+        return np.concatenate(drawn).astype(np.int64, copy=False)
 
     def for_law(self, law: Law) -> SideBySide:
         return SideBySide([noise.for_law(law) for noise in self._noises])
@@ -166,6 +173,12 @@ class SystemNoise:
             noise = self._vectors.setdefault(dimension, noise)
         return noise
 
+    def numbers(self) -> tuple[SystemNoise, int]:
+        """A stream of numbers of this law, and how many of them a draw here has."""
+        if self._dimension is None:
+            return self, 1
+        return SystemNoise(self._law), self._dimension
+
     def for_law(self, law: Law) -> SystemNoise:
         if law == self._law:
             return self
@@ -195,8 +208,15 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork eithe
 class _SystemDraws(Draws):
     """`Draws` whose streams share one pool."""
 
+    def __init__(self, noise: SystemNoise) -> None:
+        super().__init__(lambda key, window: noise)
+        self._numbers, self._width = noise.numbers()
+
     def of_keys(self, keys: Sequence[str], window: object, digest: bytes) -> Noise:
-        return _FromPool(cast(SystemNoise, self._source("", window)), len(keys))
+        return _FromPool(self._numbers, len(keys))
+
+    def of_each(self, keys: Sequence[str], window: object, digests: Sequence[bytes]) -> Noise:
+        return _FromPool(self._numbers, len(keys) * self._width)
 
 
 class _FromPool:
@@ -228,7 +248,7 @@ class SystemEntropy(Entropy):
         return lambda key, window: noise
 
     def draws(self, law: Law, dimension: int | None, parameters: str) -> Draws:
-        return _SystemDraws(self.source(law, dimension))
+        return _SystemDraws(SystemNoise(law, dimension))
 
     def __repr__(self) -> str:
         return "SystemEntropy()"

@@ -22,7 +22,7 @@ from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.plans.described import Plan, configured
 from beam_dpcount.plans.inside import Inside
 from beam_dpcount.plans.losses import epsilon_of, together_anywhere
-from beam_dpcount.plans.ticks import NEEDS_EVENTS, STREAMING_ACTIVE, TickNumbersPlan, View
+from beam_dpcount.plans.ticks import NEEDS_EVENTS, TickNumbersPlan, View
 from beam_dpcount.plans.values import FieldsOf, NumberOf, Ones
 from beam_dpcount.plans.vectors import TickVectorsPlan
 from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
@@ -173,8 +173,6 @@ class TickCountPlan(Plan):
             raise ValueError(
                 "People counts each person once a key: give Users(by, events), no per_key or gap"
             )
-        if lasts and self.path == "streaming":
-            raise ValueError(STREAMING_ACTIVE)
 
     def _check_uncapped(self, users: Users) -> None:
         """Refuse people without a cap on their events where more than their activity counts."""

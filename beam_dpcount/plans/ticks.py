@@ -41,16 +41,12 @@ from beam_dpcount.plans.counting import CountingPlan, describe_people, refuse_ea
 from beam_dpcount.plans.inside import Inside
 from beam_dpcount.plans.losses import epsilon_of, together_anywhere
 from beam_dpcount.states.all_shards import ShardPlan
-from beam_dpcount.states.all_ticks import TickPlan
+from beam_dpcount.states.all_ticks import TickPlan, shards_of
 from beam_dpcount.statistics.numbers import Numbers
 
 View = Clock | Each | Last | Restart
 POLICIES = ("drop", "raise")
 _MANY_TICKS = 1 << 16  # as for `least_most`
-STREAMING_ACTIVE = (
-    "People of the last ticks are counted on bounded input only: in a stream, who stays active is "
-    "known too late. Take people of each tick, clock.each(), or of a longer one, clock.restart(n)"
-)
 NEEDS_EVENTS = (
     "is needed: only people at clock.last(n) and clock.each() go without",
     "give e.g. {events=}5",
@@ -371,6 +367,8 @@ class TickNumbersPlan(CountingPlan):
     def _describe(self) -> dict[str, str]:
         per = "all releases of all keys"
         keys = {"keys": str(len(self._listed))}
+        if self._streams:
+            keys["shards"] = str(shards_of(len(self._listed), self.counter.dimension or 1))
         if self._select is not None and self.selection is not None:
             both = f"{self._whole_budget}"
             if self._select.delta is not None and self._whole_budget == self._budget:

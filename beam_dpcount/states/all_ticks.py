@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.noise.entropy import Draws, Entropy
+from beam_dpcount.noise.entropy import Draws, Entropy, Noise
 from beam_dpcount.noise.replay import NO_ID
 from beam_dpcount.states.wire import PAIR
+
+# A bundle visits each shard that it has events of, which costs as much as some hundred counters in
+# one; but all of a shard is written anew at each tick.
+PER_SHARD = 1 << 10  # numbers that the keys of a shard have together, unless there are MANY shards
+MANY, MOST = 64, 1 << 15  # and at most, however many there are
+
+
+def shards_of(keys: int, width: int) -> int:
+    """Over how many shards so many listed keys are spread, of so many numbers each."""
+    numbers = keys * width
+    return min(keys, max(min(-(-numbers // PER_SHARD), MANY), -(-numbers // MOST)))
 
 
 @dataclass(frozen=True)
@@ -28,7 +41,7 @@ class TickPlan:
       entropy: where the noise comes from.
       counted: what else decides which events count, for replayable noise.
       alone: on the bounded path, see `groups_of`.
-      ahead: on the streaming path, how many timers of a key are set at a time.
+      ahead: on the streaming path, how many timers of a shard are set at a time.
       until: on the bounded path, ticks that have not ended by then are not released. The noise does
         not depend on it, so a later run repeats what an earlier one released.
       names: the columns of releases; None: what is counted says.
@@ -47,6 +60,57 @@ class TickPlan:
     until: int | None = None
     names: Sequence[str] | None = None
     numbered: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many numbers a key has."""
+        return self.counter.dimension or 1
+
+    @property
+    def shards(self) -> int:
+        """Over how many shards keys are spread on the streaming path, in turns."""
+        return shards_of(len(self.keys), self.width)
+
+    def keys_of(self, shard: int) -> Sequence[str]:
+        """The keys of a shard, in their order."""
+        return self.keys[shard :: self.shards]
+
+    def side_by_side(self, keys: int) -> Any:
+        """The counters of so many keys as one, of the numbers of each in turn."""
+        return replace(self.counter, dimension=keys * self.width)
+
+    def tick(
+        self,
+        draws: Draws,
+        keys: Sequence[str],
+        window: object,
+        digests: bytes,
+        step: int,
+        x: IntArray,
+    ) -> tuple[bytes, Noise]:
+        """The digests of a shard's keys after a tick, and its noise.
+
+        Args:
+          digests: of the keys before it, one after the other.
+          step, x: which tick of the window it is, and what it counts, shape (keys, width).
+        """
+        size, after = draws.digest_size, [b""] * len(keys)
+        if size:
+            for place, row in enumerate(x):
+                digest = digests[place * size : (place + 1) * size]
+                after[place] = draws.follow(digest, NO_ID, self.history_of(step, row))
+        return b"".join(after), draws.of_each(keys, window, after)
+
+    # What of it is of numbers; vectors have others.
+
+    @property
+    def limits(self) -> IntArray:
+        """To what the numbers of a tick are clipped."""
+        return np.array([self.cap])
+
+    def history_of(self, step: int, x: IntArray) -> bytes:
+        """What a tick adds to the history of a key."""
+        return PAIR.pack(step, int(x[0]))
 
     def draws(self, path: str) -> Draws:
         """The noise of the counter, another on each path.

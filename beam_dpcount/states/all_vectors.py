@@ -78,6 +78,9 @@ class OfVectors:
 class AggregatePlan(OfVectors, TickPlan):
     """A TickPlan of vectors."""
 
+    def history_of(self, step: int, x: IntArray) -> bytes:
+        return said_of(step, x)
+
 
 class Reading:
     """Makes rows of noisy vectors.

@@ -56,14 +56,22 @@ class StateCodec(Envelope):
     The first number of a state, the step, is in the head. For vector streams the `counters` plain
     ints come first, then each coordinate array in turn. `parts` are what else a state depends on.
     Where a mechanism packs its numbers, they are the last entry of its states, all of one length.
+
+    With `keys`, states are of so many counters side by side, as `TickPlan.side_by_side` makes them,
+    each of which has a digest.
     """
 
     def __init__(
-        self, counter: LatticeCounter, digest_size: int = 0, parts: Sequence[Part] = ()
+        self,
+        counter: LatticeCounter,
+        digest_size: int = 0,
+        parts: Sequence[Part] = (),
+        keys: int | None = None,
     ) -> None:
-        super().__init__([(counter.fingerprint, OTHER_COUNTER), *parts], digest_size)
+        fingerprints = [(counter.fingerprint, OTHER_COUNTER), *parts]
+        super().__init__(fingerprints, digest_size, 1 if keys is None else keys)
         self._counters, self._types = counter.counters, counter.state_types
-        self._dimension = counter.dimension
+        self._dimension = counter.dimension if keys is None else keys * (counter.dimension or 1)
         self._layouts: dict[int, struct.Struct] = {}
         self._is_bare = not parts
         entries = len(counter.init())
@@ -111,7 +119,7 @@ class StateCodec(Envelope):
         if made is None:
             kinds = self._types(n + 1 + (self._packed is not None))[1 : n + 1]
             plain = "".join(kinds) if self._dimension is None else "q" * n
-            made = self._layouts[n] = struct.Struct(f"{HEAD}{self.digest_size}s{plain}")
+            made = self._layouts[n] = struct.Struct(f"{HEAD}{self._digests}s{plain}")
         return made
 
     def _arrays(self, data: bytes, at: int, end: int) -> list[Any] | None:
@@ -144,15 +152,21 @@ def statistic_codec(
 
 
 def tick_codec(
-    counter: LatticeCounter, clock: Grid, keys: Sequence[str], digest_size: int = 0
+    counter: LatticeCounter,
+    clock: Grid,
+    keys: Sequence[str],
+    digest_size: int = 0,
+    shard: int = 0,
+    shards: int = 1,
 ) -> StateCodec:
-    """For a counter at a clock; the memory is the pending sums, see `add_to`.
+    """For the counters of a shard's keys at a clock; the memory is the pending sums.
 
-    Each cell knows the whole list of public keys, in their order: the clock of a key that is added
-    to a running stream would never start, and one that is left out would go on.
+    Each cell knows the whole list of public keys, in their order, and over how many shards they are
+    spread: the clock of a key that is added to a running stream would never start, and one that is
+    left out would go on.
     """
-    parts = [(clock.fingerprint, OTHER_CLOCK), (ascii(tuple(keys)), OTHER_KEYS)]
-    return StateCodec(counter, digest_size, parts)
+    parts = [(clock.fingerprint, OTHER_CLOCK), (ascii((shard, shards, *keys)), OTHER_KEYS)]
+    return StateCodec(counter, digest_size, parts, len(keys[shard::shards]))
 
 
 class ShardCodec(Envelope):

@@ -9,8 +9,9 @@ A key keeps one envelope, whatever it holds. Format 4, little-endian:
   u32  how many bytes of numbers follow
   u32  fingerprint of all parameters together
   i64  the step: elements counted, or ticks released
-  d bytes of digest; the numbers, of 8 bytes each (int64, or float64 where the mechanism says so),
-  or as the mechanism packs them;
+  d bytes of digest, or as many for each of a shard's keys
+  the numbers, of 8 bytes each (int64, or float64 where the mechanism says so), or as the mechanism
+  packs them
   the memory: of a statistic, the pending sums of a clock, or the array of a fold
   u32  CRC-32 of all before it
 
@@ -58,16 +59,17 @@ class StateError(Error, ValueError):
 class Envelope:
     """Seals what one stream keeps, and opens it under the same parameters, given in parts.
 
-    `digest_size` is that of the digest of a history.
+    `digest_size` is that of the digest of a history, of which there are `histories`.
     """
 
-    def __init__(self, parts: Sequence[Part], digest_size: int = 0) -> None:
+    def __init__(self, parts: Sequence[Part], digest_size: int = 0, histories: int = 1) -> None:
         self.digest_size, self._said = digest_size, [said for _, said in parts]
         shorts = [_fingerprint(text, 2) for text, _ in parts]
         self._shorts = (*shorts, *(0,) * (3 - len(shorts)))
         self._start = (digest_size, *self._shorts)
         self._fingerprint = _fingerprint(ascii([text for text, _ in parts]), 4)
-        self._first = HEAD_SIZE + digest_size  # where the numbers are
+        self._digests = digest_size * histories
+        self._first = HEAD_SIZE + self._digests  # where the numbers are
 
     def head(self, size: int, step: int) -> tuple[int, ...]:
         """What `HEAD` packs, for so many bytes of numbers at this step."""
@@ -100,6 +102,7 @@ class Envelope:
     # The following take bytes that were opened.
 
     def digest_of(self, data: bytes) -> bytes:
+        """The digest, or those of all histories, one after the other."""
         return data[HEAD_SIZE : self._first]
 
     def memory_of(self, data: bytes) -> bytes:

@@ -28,13 +28,15 @@ import hashlib
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from beam_dpcount.counters.people import Bound, Seen
 from beam_dpcount.counters.periods import Periods
+from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.states.envelope import CHECK, HEAD, Envelope, corrupt
 
 DIGEST = 16  # bytes: of n people two are taken for one with a probability of n^2 2^-129
@@ -48,7 +50,8 @@ _HEAD = struct.Struct("<3I")
 _NUMBERS = struct.Struct("<3q")
 
 OTHER_BOUND = (
-    "the state of people belongs to another bound (events, keys, per_key, gap, per or lateness): "
+    "the state of people belongs to another bound (events, keys, per_key, gap, changes, per or "
+    "lateness), or to other ticks in which an event makes its person active: "
     "resume with the one it was started with; another one needs a new stream, and spends its "
     "budget anew"
 )
@@ -118,12 +121,19 @@ class PeopleCodec(Envelope):
       shards: over how many all people are spread.
       placement: the fingerprint of what places them.
       periods: in each of which the rule holds by itself; None: over the whole stream.
+      more: what else the rule is, as text.
     """
 
     def __init__(
-        self, bound: Bound, shards: int, placement: str, periods: Periods | None = None
+        self,
+        bound: Bound,
+        shards: int,
+        placement: str,
+        periods: Periods | None = None,
+        more: str = "",
     ) -> None:
         rule = repr(bound) if periods is None else f"{bound!r} in {periods.fingerprint}"
+        rule += more
         parts = [
             (rule, OTHER_BOUND),
             (str(shards), OTHER_SHARDS),
@@ -188,17 +198,9 @@ class PeopleCodec(Envelope):
     def seen(self, held: Sequence[bytes], wanted: Iterable[bytes]) -> dict[bytes, Seen]:
         """What counts of these people so far, by their digests."""
         found = {person: Seen() for person in wanted}
-        if not found or not held[0]:
-            return found
         people, *others = held[: self._of_people]
-        # By the first half of a digest, and then by all of it.
-        first = np.frombuffer(people, "<u8")[::2]
-        asked = np.sort(np.frombuffer(b"".join(found), "<u8")[::2])
-        places = np.minimum(np.searchsorted(asked, first), len(asked) - 1)
-        for at in np.flatnonzero(asked[places] == first).tolist():
-            one = found.get(people[DIGEST * at : DIGEST * (at + 1)])
-            if one is None:
-                continue
+        for at, person in self.rows_of(people, found):
+            one = found[person]
             if not others:
                 one.events = 1
                 continue
@@ -210,6 +212,19 @@ class PeopleCodec(Envelope):
         for one in found.values():
             one.times.sort()
         return found
+
+    def rows_of(self, people: bytes, wanted: Collection[bytes]) -> Iterator[tuple[int, bytes]]:
+        """The places of the rows of these people, and whose each is."""
+        if not wanted or not people:
+            return
+        # By the first half of a digest, and then by all of it.
+        first = np.frombuffer(people, "<u8")[::2]
+        asked = np.sort(np.frombuffer(b"".join(wanted), "<u8")[::2])
+        places = np.minimum(np.searchsorted(asked, first), len(asked) - 1)
+        for at in np.flatnonzero(asked[places] == first).tolist():
+            person = people[DIGEST * at : DIGEST * (at + 1)]
+            if person in wanted:
+                yield at, person
 
     def columns(self, rows: Rows) -> list[bytes]:
         """Rows as columns of bytes."""
@@ -251,3 +266,46 @@ class PeopleCodec(Envelope):
         for at in range(0, len(columns[0]) // DIGEST, PIECE):
             widths = zip(columns, self._widths, strict=True)
             yield [column[each * at : each * (at + PIECE)] for column, each in widths]
+
+
+class Active(NamedTuple):
+    """When people were active: rows of a person and a key, each pair once.
+
+    Fields:
+      people: digests, 16 bytes each.
+      places: of the keys.
+      lasts: the last tick in which the person is active, by what came so far.
+      counts: how many events count where the rule holds; or how many intervals began.
+    """
+
+    people: bytes
+    places: IntArray
+    lasts: IntArray
+    counts: IntArray
+
+
+class ActivityCodec(PeopleCodec):
+    """Packs what a shard knows of when its people were active: `Active`, in place of events.
+
+    Its mark counts the ticks that are closed.
+    """
+
+    def __init__(
+        self, bound: Bound, shards: int, placement: str, periods: Periods | None, more: str
+    ) -> None:
+        super().__init__(bound, shards, placement, periods, more)
+        self._widths = [DIGEST, 8, 8, 8]
+
+    def active(self, mark: Mark, pieces: Iterable[bytes]) -> Active:
+        """All rows of a bag; or a StateError, as for `held`."""
+        people, *numbers = self.held(mark, pieces)
+        return Active(people, *(np.frombuffer(column, "<i8").copy() for column in numbers))
+
+    def rewritten(
+        self, mark: Mark, rows: Active, stays: npt.NDArray[np.bool_]
+    ) -> tuple[Mark, list[bytes]]:
+        """The mark once the next tick is closed, and the pieces of the rows that stay."""
+        people, *numbers = rows
+        digests = np.frombuffer(people, f"V{DIGEST}")
+        columns = [column[stays].tobytes() for column in (digests, *numbers)]
+        return self.merged(mark._replace(closed=mark.closed + 1), columns)

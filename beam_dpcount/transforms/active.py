@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from typing import Any
 
+import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.checks import ParameterError
@@ -13,15 +14,22 @@ from beam_dpcount.counters.active import ActiveChange
 from beam_dpcount.counters.choose import resolve_active
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.people import Users
-from beam_dpcount.dofns.active import Activity, BoundActive
+from beam_dpcount.dofns.active import (
+    ActiveShards,
+    Activity,
+    BoundActive,
+    CountTogether,
+    SendTicks,
+)
+from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms.single_steps import SingleSteps
-from beam_dpcount.plans.ticks import STREAMING_ACTIVE
+from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.transforms.ticks import TickNumbers
 
 
 @dataclass(eq=False, repr=False)
 class ActivePeople(TickNumbers):
-    """How many people were active in the last ticks, on bounded input.
+    """How many people were active in the last ticks.
 
     A person's event that counts makes the person active in its tick and in the n - 1 that follow.
     What is counted is who becomes active, and who stops (prefix sums of changes), or who is active
@@ -33,6 +41,7 @@ class ActivePeople(TickNumbers):
         period: events of a person and period count in the first K keys;
       - Users(events=k): k, of n ticks each.
       It assumes that fewer than `max_per_tick` people, which is 2^30, change in a tick of a key.
+      Streaming, events count until their tick ends, and late ones never do.
 
     Args:
       view: of each tick.
@@ -50,7 +59,13 @@ class ActivePeople(TickNumbers):
         super()._set_up()
 
     def _late_events(self) -> str:
+        if super()._late_events() == "fold" and self.late is not None:
+            raise ParameterError("late", *UNFOLDED)
         return "drop"  # two that are folded could make two intervals of one
+
+    def _describe_people(self) -> dict[str, str]:
+        said = super()._describe_people()
+        return said | ({"closing": UNTIL} if "closing" in said else {})
 
     @property
     def _activity(self) -> Activity:
@@ -61,6 +76,23 @@ class ActivePeople(TickNumbers):
     @property
     def _bound_shards(self) -> Any:
         return partial(BoundActive, activity=self._activity)
+
+    @property
+    def _in_stream(self) -> Any:
+        bound: Any = partial(ActiveShards, activity=self._activity)
+        return {
+            "output": tuple[int, bytes],
+            "sends": partial(SendTicks, clock=self._clock),
+            "arriving": partial(bound, clock=self._clock, keys=self._listed),
+        }
+
+    def _each_tick(
+        self, events: PCollection[Any], intake: Any, plan: TickPlan
+    ) -> PCollection[Release]:
+        shards = 1 if self.users is None else self.users.shards
+        count: Any = beam.ParDo(CountTogether(plan, shards)).with_output_types(self._released)
+        releases: PCollection[Release] = events | "CountTogether" >> count
+        return releases
 
     def _of_person(self, users: Users, clock: Grid) -> ActiveChange:
         plain, ticks = super()._of_person(users, clock), clock.steps
@@ -87,15 +119,17 @@ class ActivePeople(TickNumbers):
         return None  # what is released is summed here, or fresh
 
     def _chosen(self, mechanism: Any, horizon: int | None, **how: Any) -> Any:
-        replays = self._entropy.is_replayable  # it counts on bounded input only
-        return resolve_active(horizon or 1, self._budget, replays, how["change"], how["unit"])
-
-    def expand(self, events: PCollection[Any]) -> PCollection[Any]:
-        if self._path_of(events):
-            raise ValueError(STREAMING_ACTIVE)
-        return super().expand(events)
+        return resolve_active(
+            horizon or 1, self._budget, how["replays"], how["change"], how["unit"]
+        )
 
 
+UNTIL = "events count until their tick ends, whatever lateness is, and late ones never do"
+UNFOLDED = (
+    "would make a person active in another tick than the event's, which people who are active do "
+    "not allow",
+    'give {late=}"drop", or leave {late} out',
+)
 UNCLIPPED = (
     "would clip changes of activity, which then no longer alternate",
     "leave {max_per_tick} out",

@@ -30,6 +30,8 @@ def bounded_events(
     windowing: Any = None,
     by_shard: Any = BoundShards,
     periods: Periods | None = None,
+    sends: Any = SendToShards,
+    arriving: Any = None,
 ) -> PCollection[Any]:
     """What parcels give back of the events that count, in the events' windows.
 
@@ -46,10 +48,11 @@ def bounded_events(
       windowing: windows of what comes back; default: those of the events.
       by_shard: bounds the people of a shard, where they are grouped.
       periods: in each of which the bound holds by itself; None: over the whole stream.
+      sends, arriving: in a stream, what sends events to shards, and bounds the people of one.
     """
     is_global = isinstance(events.windowing.windowfn, GlobalWindows)
     placement = Placement(users.shards, entropy) if streaming else Placement(SHARDS)
-    sending = SendToShards(users, parcels, placement, streaming)
+    sending = (sends if streaming else SendToShards)(users, parcels, placement, streaming)
     send: Any = beam.ParDo(sending)
     sent = events | "SendToPeople" >> send.with_output_types(tuple[int, bytes])
     if streaming:
@@ -57,9 +60,10 @@ def bounded_events(
         shards = beam.Create([(n, SEED) for n in range(placement.shards)], reshuffle=False)
         seeds = events.pipeline | "PeopleShards" >> shards.with_output_types(tuple[int, bytes])
         by_person: Any = (seeds, sent) | "Seeded" >> beam.Flatten()
-        bounding: beam.DoFn = BoundArriving(bound, parcels, placement)
+        rule: tuple[Any, ...] = bound, parcels, placement
         if periods is not None:
-            bounding = BoundPeriods(bound, parcels, placement, periods)
+            rule, arriving = (*rule, periods), arriving or BoundPeriods
+        bounding: beam.DoFn = (arriving or BoundArriving)(*rule)
     else:
         by_person = once_per_window(sent, GlobalWindows()) | "ByPerson" >> beam.GroupByKey()
         bounding = by_shard(bound, parcels, periods=periods)

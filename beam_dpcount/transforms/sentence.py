@@ -17,7 +17,7 @@ from beam_dpcount.budget.ledger import claim
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.charged import JoinedSpender
-from beam_dpcount.counters.clock import Last, check_keys
+from beam_dpcount.counters.clock import check_keys
 from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.total import ALL, Total
@@ -34,8 +34,7 @@ from beam_dpcount.dofns.rows import RowElementError, is_row_type
 from beam_dpcount.lanes.cells import Times
 from beam_dpcount.lanes.frames import Frame
 from beam_dpcount.plans.expected import Expected
-from beam_dpcount.plans.sentence import TIMES_OF_STREAMS, TickCountPlan, counts_people
-from beam_dpcount.plans.ticks import STREAMING_ACTIVE
+from beam_dpcount.plans.sentence import TIMES_OF_STREAMS, TickCountPlan
 from beam_dpcount.reading import Field
 from beam_dpcount.states.all_vectors import Reading
 from beam_dpcount.statistics.metrics import Sum
@@ -361,9 +360,6 @@ class TickCount(TickCountPlan, Described):
         streaming = use_streaming(events, self.path)
         if streaming and self.time is not None:
             raise ValueError(TIMES_OF_STREAMS)
-        people = counts_people(self._metrics)
-        if streaming and people and any(isinstance(view, Last) for view in self._views):
-            raise ValueError(STREAMING_ACTIVE)
         if events.is_bounded and self._clock.is_endless and self.until is None:
             raise ValueError(
                 f"the input is bounded, and the clock has no end, so that {self._clock.grid.steps} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ from beam_dpcount.dofns.ticks import (
     CountAllTicks,
     CountEachTick,
     ReadTicks,
-    SeedKeys,
+    SeedShards,
     SumTicks,
     TickIntake,
     ToTotal,
@@ -52,7 +53,7 @@ _LATE_REPLAYS = (
     "with replayable noise, a replay whose watermark moves otherwise shows whether any event was "
     "late in one run only: have no late events, or use SystemEntropy (docs/reliability.md)"
 )
-_AHEAD = 64  # timers of a key, where all of them fire at the end of the input
+_AHEAD = 64  # timers of a shard, where all of them fire at the end of the input
 COUNTS_ANEW = (
     "{windows!r} would count anew in each window: use the global window, and a clock that starts "
     "anew, clock.restart(n)"
@@ -150,10 +151,10 @@ class TickNumbers(TickNumbersPlan, Counting):
         if self.users is not None and bound is not None:
             events = bounded_events(
                 *(events, self.users, bound, self.parcels(events), streaming, entropy),
-                output=tuple[str, bytes],
                 windowing=self._restarting(),
                 by_shard=self._bound_shards,
                 periods=self._periods,
+                **{"output": tuple[str, bytes], **(self._in_stream if streaming else {})},
             )
             intake = self._ready(clock)
         elif self._restart is not None:
@@ -192,6 +193,7 @@ class TickNumbers(TickNumbersPlan, Counting):
     # What is made of numbers; vectors take others.
 
     _bound_shards: ClassVar[Any] = BoundShards
+    _in_stream: ClassVar[Any] = {}  # of bounded_events
     _ready: ClassVar[Any] = ReadyTicks
     _read_ticks: ClassVar[Any] = ReadTicks
     _count_each: ClassVar[Any] = CountEachTick
@@ -211,20 +213,27 @@ class TickNumbers(TickNumbersPlan, Counting):
         """The windows in each of which the count starts anew; None: those of the input."""
         return None if self._restart is None else windows_of(self._clock)
 
+    @staticmethod
+    def _seeds(
+        events: PCollection[Any], plan: Any, origins: Sequence[int], windowing: Any
+    ) -> PCollection[tuple[int, bytes]]:
+        """What starts the clock of each shard."""
+        seed: Any = beam.ParDo(SeedShards(origins))
+        return (
+            events.pipeline
+            | "Shards" >> beam.Create(range(plan.shards), reshuffle=False)
+            | "SeedShards" >> seed.with_output_types(tuple[int, bytes])
+            | "Window" >> beam.WindowInto(windowing)
+        )
+
     def _each_tick(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
     ) -> PCollection[Release]:
         # In the global window, where one cell goes from window to window.
         windowing = events.windowing if plan.clock.window is None else windows.GlobalWindows()
-        seed: Any = beam.ParDo(SeedKeys(plan.clock.origins()[:1]))
-        seeds = (
-            events.pipeline
-            | "Keys" >> beam.Create(list(plan.keys), reshuffle=False)
-            | "SeedKeys" >> seed.with_output_types(tuple[str, bytes])
-            | "Window" >> beam.WindowInto(windowing)
-        )
-        read: Any = beam.ParDo(self._read_ticks(intake)).with_output_types(tuple[str, bytes])
-        sums = events | "ReadTicks" >> read
+        seeds = self._seeds(events, plan, plan.clock.origins()[:1], windowing)
+        read: Any = beam.ParDo(self._read_ticks(intake, plan))
+        sums = events | "ReadTicks" >> read.with_output_types(tuple[int, bytes])
         if plan.clock.window is not None:
             sums = sums | "Global" >> beam.WindowInto(windowing)
         both = (seeds, sums) | "Flatten" >> beam.Flatten()
@@ -258,17 +267,10 @@ class TickNumbers(TickNumbersPlan, Counting):
     def _select_each(
         self, events: PCollection[Any], intake: TickIntake, plan: ShardPlan
     ) -> PCollection[Release]:
-        seeds: Any = beam.ParDo(SeedKeys(intake.clock.origins()))
-        seeds = seeds.with_output_types(tuple[int, bytes])
-        seeded = (
-            events.pipeline
-            | "Shards" >> beam.Create(range(plan.shards), reshuffle=False)
-            | "SeedShards" >> seeds
-            | "Window" >> beam.WindowInto(events.windowing)
-        )
+        seeds = self._seeds(events, plan, intake.clock.origins(), events.windowing)
         read: Any = beam.ParDo(self._sum_shards(intake, plan.shards, ticks_apart=True))
         sums = events | "SumShards" >> read.with_output_types(tuple[int, bytes])
-        both = (seeded, sums) | "Flatten" >> beam.Flatten()
+        both = (seeds, sums) | "Flatten" >> beam.Flatten()
         count: Any = beam.ParDo(self._count_shards(plan))
         return both | "CountShards" >> count.with_output_types(self._released)
 

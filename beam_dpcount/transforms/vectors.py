@@ -59,6 +59,7 @@ class TickVectors(TickVectorsPlan, TickNumbers):
       ValueError, TypeError: as for TickNumbers, and for metrics that do not go together.
     """
 
+    _read_ticks = ReadVectors
     _count_each = CountEachVector
     _count_all = CountAllVectors
     _count_shards = CountVectorShards
@@ -77,9 +78,6 @@ class TickVectors(TickVectorsPlan, TickNumbers):
 
     def parcels(self, events: PCollection[object]) -> VectorParcels:
         return VectorParcels(self._whole_intake(events), self.joint.first, self._restarts)
-
-    def _read_ticks(self, intake: TickIntake) -> ReadVectors:
-        return ReadVectors(intake, self.joint.width)
 
     def _sum_ticks(self, intake: TickIntake, keys: Sequence[str], alone: bool) -> SumVectors:
         return SumVectors(intake, keys, alone, self.joint.width)

@@ -142,6 +142,27 @@ def test_the_runner_decides_the_order_of_the_streaming_path(engine: Engine) -> N
     assert releases == run(lambda p: p | feed(ordered) | made).releases
 
 
+@each_path
+@pytest.mark.parametrize("users", ["periods", "changes"])
+def test_people_who_are_active(users: str, path: str, engine: Engine) -> None:
+    """In any order of arrival; on a stream and on bounded input to the last bit the same."""
+    whom = {"keys": 1, "per": 3} if users == "periods" else {"changes": 4}
+    rows: list[Row] = [(key, {"who": f"p{x}"}, at) for key, x, at in rising(100, range(7))]
+    clock = dp.Clock(10, start=0, ticks=12)
+
+    def made(path: str) -> dp.TickCount:
+        people = dp.Users("who", **whom)
+        count = BUDGET, clock.last(3), dp.People()
+        return dp.TickCount(
+            *count, keys=["x", "y"], users=people, path=path, entropy=ScriptedEntropy()
+        )
+
+    arrived = random.Random(6).sample(rows, len(rows))
+    releases = engine.run(lambda p: p | feed(arrived) | made(path), *MODE[path]).releases
+    assert releases == run(lambda p: p | feed(rows) | made("bounded")).releases
+    assert len(releases) == 24
+
+
 def untidy(n: int) -> list[Row]:
     """Rows out of order, and some that do not count."""
     chance = random.Random(5)

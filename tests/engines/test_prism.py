@@ -218,6 +218,20 @@ def test_people_are_bounded(path: str, on_prism: Engine) -> None:
     people.check(on_prism.run(build, *mode), names, rows)
 
 
+def test_activity_of_late_events_never_counts(on_prism: Engine) -> None:
+    """What comes after its tick, while others' events of the next are under way."""
+    users, clock = dp.Users("who", changes=4), dp.Clock(10, start=0, ticks=9)
+    count = dp.TickCount(
+        EXACT, clock.last(2), dp.People(), keys=["x"], users=users, entropy=ScriptedEntropy(0)
+    )
+    ann, bob, cyd = (
+        ("x", {"who": who}, at * 1_000_000) for who, at in (("ann", 5), ("bob", 15), ("cyd", 6))
+    )
+    source = stream(ann, 10, cyd, bob, 20, 90)
+    releases = on_prism.run(lambda p: p | source | count, "--streaming").releases
+    assert [round(r.value) for r in releases] == [1, 2, 1, *[0] * 6]
+
+
 # Slow workers
 
 

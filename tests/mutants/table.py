@@ -139,6 +139,48 @@ MUTANTS = (
         "tests/test_active_audit.py::test_activity_hides_a_person_or_a_period[periods-1-rounded-rho]",
     ),
     Mutant(
+        "activity",
+        "in a stream it is decided by arrival",
+        f"{_DOFNS}/active.py",
+        "        due = [batch for batch in batches if _TICK.unpack_from(batch)[0] == step]\n",
+        "        due = [batch for batch in batches if _TICK.unpack_from(batch)[0] <= step]\n",
+        "tests/test_active_streaming.py::test_activity_does_not_depend_on_arrival",
+    ),
+    Mutant(
+        "activity",
+        "a shard with nobody says nothing",
+        f"{_DOFNS}/active.py",
+        "        for part in range(parts):\n",
+        "        for part in range(parts if sums.any() else 0):\n",
+        "tests/test_active_streaming.py::test_every_shard_says_one_thing_a_tick_whoever_is_there",
+    ),
+    Mutant(
+        "activity",
+        "a tick is released before all shards have spoken",
+        f"{_DOFNS}/active.py",
+        " and ready[0] == self._people:\n",
+        " and ready[0] > 0:\n",
+        "tests/test_active_streaming.py::test_no_tick_is_released_before_all_shards_have_spoken",
+    ),
+    Mutant(
+        "activity",
+        "in a stream someone who is silent may change as often again",
+        f"{_DOFNS}/active.py",
+        "            return np.ones(len(rows.lasts), dtype=np.bool_)\n",
+        "            return rows.lasts >= step\n",
+        "tests/test_active_streaming.py::"
+        "test_a_stream_says_what_bounded_input_does[fresh-1-changes]",
+    ),
+    Mutant(
+        "activity",
+        "in a stream keys of the period before are used up",
+        f"{_DOFNS}/active.py",
+        "                if lasts[at] - self._activity.active + 1 >= first\n",
+        "",
+        "tests/test_active_streaming.py::"
+        "test_a_stream_says_what_bounded_input_does[fresh-1-one of two keys a period]",
+    ),
+    Mutant(
         "a period",
         "several of them are as far apart as if none had a tick less, where clocks are changed",
         f"{_COUNTERS}/periods.py",
@@ -158,8 +200,8 @@ MUTANTS = (
         "a period",
         "a restart takes people of the window before over, uncharged",
         f"{_DOFNS}/ticks.py",
-        "if not plan.fold or step <= passed or is_over:",
-        "if not plan.fold or is_over:",
+        "elif self._plan.fold and at > passed:",
+        "elif self._plan.fold:",
         "tests/test_periods_streaming.py::test_a_restart_takes_nobody_over[fold]",
     ),
     # Ticks that have not ended
@@ -726,17 +768,41 @@ MUTANTS = (
         "skipped steps",
         "a tick without events is not released",
         f"{_DOFNS}/ticks.py",
-        "        yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))\n",
-        "        if x:\n"
-        "            yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))\n",
+        "in zip(keys, values.reshape(x.shape), strict=True):\n            yield",
+        "in zip(keys, values.reshape(x.shape), strict=True):\n            if x.any(): yield",
         "tests/test_tick_pipelines.py::test_keys_without_events_have_releases[fn-streaming]",
+    ),
+    Mutant(
+        "skipped steps",
+        "what has arrived at a shard counts at every tick",
+        f"{_DOFNS}/ticks.py",
+        "        arrived.clear()\n",
+        "",
+        "tests/test_tick_pipelines.py::test_one_cell_goes_from_window_to_window[True]",
+    ),
+    Mutant(
+        "digests without something",
+        "the listed keys of a shard have the history of its first one",
+        f"{_STATES}/all_ticks.py",
+        "digests[place * size : (place + 1) * size]",
+        "digests[:size]",
+        "tests/test_tick_pipelines.py::test_a_key_that_is_added_changes_no_other_keys_noise",
+    ),
+    Mutant(
+        "shared noise",
+        "the listed keys of a shard have the noise of its first one",
+        f"{_NOISE}/entropy.py",
+        "[self.noise(key, window, digest) for key, digest in found]",
+        "[self.noise(keys[0], window, digest) for key, digest in found]",
+        "tests/test_tick_pipelines.py::test_a_hot_key_reaches_its_cell_once_a_tick_and_bundle",
     ),
     Mutant(
         "skipped steps",
         "an event starts a clock",
         f"{_DOFNS}/ticks.py",
-        "        if element[1] == SEED:\n",
-        "        if element[1] == SEED or before is None:\n",
+        "            arrived.add(data)\n            return\n",
+        "            arrived.add(data)\n"
+        "            if cell.read() is not None:\n                return\n",
         "tests/test_tick_pipelines.py::test_only_a_seed_starts_the_clock",
     ),
     Mutant(
@@ -785,20 +851,13 @@ MUTANTS = (
         "a clock yields before it writes its state",
         f"{_DOFNS}/ticks.py",
         "        # State first: what is yielded must never be ahead of what is remembered.\n"
-        "        cell.write(codec.encode(state, digest, self._front(passed) + memory))\n"
-        "        self._set(timer, passed + step + plan.ahead)\n"
-        "        if key == plan.keys[0]:  # all keys have the same ticks\n"
-        "            self._horizon.passed(passed + step)\n"
-        "        micros = clock.end(origin, step)\n"
-        "        made = self._made(key, passed + step, micros, value, counter.stddev_at(state))\n"
-        "        yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))\n",
-        "        if key == plan.keys[0]:  # all keys have the same ticks\n"
-        "            self._horizon.passed(passed + step)\n"
-        "        micros = clock.end(origin, step)\n"
-        "        made = self._made(key, passed + step, micros, value, counter.stddev_at(state))\n"
-        "        yield _placed(made, min(micros, counted.max_timestamp().micros), (window,))\n"
-        "        cell.write(codec.encode(state, digest, self._front(passed) + memory))\n"
-        "        self._set(timer, passed + step + plan.ahead)\n",
+        "        cell.write(codec.encode(state, digests, self._front(passed) + memory))\n"
+        "        self._set(timer, tick + plan.ahead)\n",
+        "        yield _placed(\n"
+        "            self._made(keys[0], tick, 0, values.reshape(x.shape)[0], 0.0), 0, (window,)\n"
+        "        )\n"
+        "        cell.write(codec.encode(state, digests, self._front(passed) + memory))\n"
+        "        self._set(timer, tick + plan.ahead)\n",
         "tests/test_state_first.py::test_a_step_is_remembered_before_it_is_seen[each_tick]",
     ),
     Mutant(
@@ -1497,7 +1556,7 @@ MUTANTS = (
         "splices of state",
         "a clock reads the state of another list of keys",
         f"{_STATES}/codecs.py",
-        "(ascii(tuple(keys)), OTHER_KEYS)]",
+        "(ascii((shard, shards, *keys)), OTHER_KEYS)]",
         '("", OTHER_KEYS)]',
         "tests/test_ticks.py::test_another_list_of_keys_is_refused_and_said_so",
     ),
@@ -2066,8 +2125,8 @@ MUTANTS = (
         "local days",
         "an event too late for the last tick of a short window counts in the next window",
         f"{_DOFNS}/ticks.py",
-        "is_over = released >= plan.clock.steps_of(plan.clock.origin_after(passed))",
-        "is_over = released >= plan.clock.steps",
+        "steps = clock.steps_of(clock.origin_after(passed))",
+        "steps = clock.steps",
         "tests/test_local_days.py::test_no_event_of_a_short_window_counts_in_the_next",
     ),
     Mutant(
