@@ -22,7 +22,7 @@ from beam_dpcount.mechanisms.single_steps import SingleSteps
 
 MOST_CHECKED = 2048  # steps of a dense encoder whose columns are compared
 _ERROR = 1e-12  # of a product of columns, relative to the largest: rounding
-_OUTWARD = Fraction(1 + 1e-9)
+OUTWARD = Fraction(1 + 1e-9)
 
 
 class AlternatingError(Error, ValueError):
@@ -79,7 +79,7 @@ class ActiveChange(UserChange):
         each = 2 * Fraction(mechanism.l2_sensitivity_squared)
         if many == self.in_one == 1 and self.longest:
             each = min(each, one_interval(mechanism, self.longest))
-        return many * self.intervals * each * _OUTWARD
+        return many * self.intervals * each * OUTWARD
 
     def touched(self, mechanism: Mechanism) -> Touched:
         counters = min(self.intervals, self.keys)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar
 
+from beam_dpcount.counters.active import OUTWARD, falls
 from beam_dpcount.counters.change import Spread, SpreadChange
 from beam_dpcount.mechanisms.base import Mechanism
 
@@ -20,10 +21,12 @@ class GraphChange(SpreadChange):
         are empty. "node": all insertions at one vertex.
       masses: for each coordinate that changes, bounds on the sums of its steps' gains and losses.
       squares: on the sum of the squares of all steps' changes; None: that of the masses'.
+      alternating: how many c^2 all is at most where products of columns fall; None: not known.
 
     Guarantee: with P and N the masses, Q the sum of their squares and S `squares`, Delta_1 is
       (P + N) columns, and Delta_2^2 at most c^2 S + g(1) (Q - S), g(1) = `lag_bounds`, where no two
-      columns of R have a negative product, else c^2 times the sum of (P + N)^2. Each statistic's
+      columns of R have a negative product, else c^2 times the sum of (P + N)^2; and at most c^2
+      `alternating` where products of a column with later ones never rise either. Each statistic's
       masses are proved in docs/proofs/graphs.md. Insertions are ordered and timed as they come,
       which is public, as are the vertices.
 
@@ -34,6 +37,7 @@ class GraphChange(SpreadChange):
     relation: str = "edge"
     masses: tuple[tuple[int, int], ...] = ((1, 0),)
     squares: int | None = None
+    alternating: int | None = field(default=None, repr=False)
 
     relations: ClassVar[tuple[str, ...]] = ("edge", "node")
 
@@ -51,7 +55,10 @@ class GraphChange(SpreadChange):
         steps = whole if self.squares is None else min(self.squares, whole)
         lags = mechanism.lag_bounds(min(2, mechanism.horizon))
         apart = min(column, Fraction(lags[1])) if len(lags) > 1 else Fraction(0)
-        return Spread(l1, column * steps + apart * (whole - steps), touched)
+        squared = column * steps + apart * (whole - steps)
+        if self.alternating is not None and falls(mechanism):
+            squared = min(squared, column * self.alternating * OUTWARD)
+        return Spread(l1, squared, touched)
 
     def __str__(self) -> str:
         what = {

@@ -160,13 +160,25 @@ class GraphStatistic(Statistic):
         low, high = self.bounds
         if relation == "edge":
             masses, squares = self.of_edge()
-            return GraphChange(low, high, "edge", masses=masses, squares=squares)
+            return GraphChange(
+                low,
+                high,
+                "edge",
+                masses=masses,
+                squares=squares,
+                alternating=self.alternating,
+            )
         if not self.asserted or self.max_degree is None:
             raise ValueError(
                 "relation 'node' holds only where degrees are bounded by assumption: give "
                 "max_degree and asserted=True, or take relation 'edge'"
             )
         return GraphChange(low, high, "node", masses=self.of_node(self.max_degree))
+
+    @property
+    def alternating(self) -> int | None:
+        """That of a GraphChange, of one pair."""
+        return None
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -326,7 +338,9 @@ class Degrees(GraphStatistic):
 
     Guarantee: relation "edge": Delta_1 is 8 D - 4 columns, Delta_2^2 at most
       (12 D - 6) c^2 + (20 D - 18) g(1) <= (32 D - 24) c^2, whatever the degrees; asserted, from
-      D = 2, 8 D - 8 columns, (12 D - 10) c^2 + (20 D - 30) g(1). "node": 4 D^2 - 2 D - 1 columns.
+      D = 2, 8 D - 8 columns, (12 D - 10) c^2 + (20 D - 30) g(1). Where products of a column of R
+      with later ones never rise, Delta_2^2 is also at most (24 D - 16) c^2; asserted, from D = 2,
+      (24 D - 24) c^2: the smaller counts. "node": 4 D^2 - 2 D - 1 columns.
     """
 
     least_degree: ClassVar[int] = 1
@@ -360,6 +374,11 @@ class Degrees(GraphStatistic):
         if D == 1:
             return ((2, 0),), None
         return ((4, 4),) * (D - 2) + ((2, 4), (2, 0)), 12 * D - 10
+
+    @property
+    def alternating(self) -> int | None:
+        D = self.max_degree or 0
+        return max(4, 24 * D - 24) if self.asserted else 24 * D - 16
 
     def of_node(self, D: int) -> Masses:
         if D == 1:
