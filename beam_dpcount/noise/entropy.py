@@ -109,8 +109,9 @@ class SideBySide:
         self._noises = noises
 
     def draw(self, first: int, n: int) -> IntArray:
-        drawn = [noise.draw(first, n).reshape(n, -1) for noise in self._noises]
-        return np.concatenate(drawn, axis=1)
+        drawn = [noise.draw(first, n) for noise in self._noises]
+        columns = [one if one.ndim == 2 else one[:, None] for one in drawn]
+        return np.concatenate(columns, axis=1)
 
     def one(self, coordinate: int) -> Any:
         drawn = [np.atleast_1d(noise.one(coordinate)) for noise in self._noises]
