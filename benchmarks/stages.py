@@ -158,17 +158,17 @@ def selected() -> Iterator[Stage]:
     found = dofns_of(ticks(dp.SelectKeys()))
     counting = found[CountShards]
     counting.setup()
-    bag, cell, timer = Bag(), Cell(), Timer()
-    counting.process((0, SEED), placed((0, SEED)), bag, cell, timer)
+    bag, cell, timer, later = Bag(), Cell(), Timer(), Bag()
+    counting.process((0, SEED), bag, cell, timer)
     step = [1]
 
     def arrive(keys: int) -> None:
         batch = 0, pack_batch({(f"key-{i}", step[0]): 1 for i in range(keys)})
-        counting.process(batch, placed(batch), bag, cell, timer)
+        counting.process(batch, bag, cell, timer)
 
     def release() -> None:
         step[0] += 1
-        for _ in counting.release(0, _WINDOW, bag, cell, timer):
+        for _ in counting.release(0, _WINDOW, bag, cell, timer, later):
             pass
 
     def both() -> None:

@@ -29,12 +29,6 @@ TICK, SECOND = 10, 1_000_000
 Sums = Mapping[tuple[str, int], int]
 
 
-class Placed:
-    """Where an element is, for a DoFn that asks."""
-
-    windows = (GlobalWindow(),)
-
-
 def plan_of(selection: Selection, fold: bool = True, entropy: Entropy | None = None) -> ShardPlan:
     """One shard at a clock of as many ticks as the selection's counter."""
     counter = selection.counter
@@ -54,7 +48,7 @@ class Shard:
         kind = CountVectorShards if isinstance(plan, AggregateShardPlan) else CountShards
         self.dofn = kind(plan)
         self.dofn.setup()
-        self.bag, self.cell, self.timer = Bag(), Cell(), Timer()
+        self.bag, self.cell, self.timer, self.later = Bag(), Cell(), Timer(), Bag()
 
     def seed(self) -> None:
         self._process(SEED)
@@ -66,12 +60,13 @@ class Shard:
             self._process(pack_batch(of_tick(plan, sums, tick)))
 
     def _process(self, data: bytes) -> None:
-        self.dofn.process((0, data), Placed(), self.bag, self.cell, self.timer)
+        self.dofn.process((0, data), self.bag, self.cell, self.timer)
 
     def fire(self) -> list[Release]:
         """The releases of the next tick."""
         self.timer.at = None
-        placed = self.dofn.release(0, GlobalWindow(), self.bag, self.cell, self.timer)
+        states = self.bag, self.cell, self.timer, self.later
+        placed = self.dofn.release(0, GlobalWindow(), *states)
         return [windowed.value for windowed in placed]
 
     def run(self, *arrivals: Sums) -> list[Release]:

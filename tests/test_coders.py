@@ -29,7 +29,7 @@ from beam_dpcount.states.envelope import (
     UPGRADE,
     StateError,
 )
-from beam_dpcount.states.wire import add_to
+from beam_dpcount.states.wire import pack_sums
 from beam_dpcount.statistics import Words
 from tests.scripted import Script
 
@@ -330,7 +330,7 @@ def test_a_cell_of_a_clock_is_one_whole():
     """The state of one tick is not taken for that of another by the sums that are pending."""
     codec = tick_codec(SCALAR, clock_of(10, 0, horizon=100), ["a"])
     one_key = replace(SCALAR, dimension=1)
-    states = [codec.encode(state_after(one_key, n), b"", add_to(b"", n + 1, n)) for n in (11, 13)]
+    states = [codec.encode(state_after(one_key, n), b"", pack_sums({n + 1: n})) for n in (11, 13)]
     one, other = states
     assert len(one) == len(other)
     for at in range(1, len(one)):

@@ -55,7 +55,7 @@ from beam_dpcount.states.codecs import (
 )
 from beam_dpcount.states.envelope import CORRUPT, StateError
 from beam_dpcount.states.people import Mark, PeopleCodec, Rows
-from beam_dpcount.states.wire import PAIR, add_to, batches_of, parcel_of
+from beam_dpcount.states.wire import PAIR, batches_of, pack_sums, parcel_of
 from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
 from beam_dpcount.statistics.items import Items
 from beam_dpcount.transforms.ticks import TickNumbers
@@ -139,7 +139,7 @@ def of_clock() -> Kind:
     both = replace(counter, dimension=2)
     state, noise, states = both.init(), SystemNoise(counter.law, 2), []
     for step in range(12):
-        waits = add_to(add_to(b"", step + 3, 5), step + 1, 7)
+        waits = pack_sums({step + 1: 7, step + 3: 5})
         states.append(codec.encode(state, b"", waits))
         state, _ = both.step(state, [1, 0], noise)
     return Kind(states, lambda d: codec.encode(codec.decode(d), b"", codec.memory_of(d)))
@@ -156,7 +156,7 @@ def of_shard(mechanism: Any, **options: Any) -> Kind:
         assert shard.cell.data is not None
         states.append(shard.cell.data)
         shard.fire()
-    codec = shard.dofn._codec
+    codec = shard.dofn._of(0).codec
 
     def again(data: bytes) -> bytes:
         columns, pending = codec.decode(data)

@@ -28,7 +28,7 @@ from beam_dpcount.commands.files.formats import Event, Source, value_of
 from beam_dpcount.commands.tick_table import FieldsOfRow
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.people import Bound, Seen
-from beam_dpcount.dofns.ticks import window_from as beams_window
+from beam_dpcount.dofns.tick_shards import window_from as beams_window
 from beam_dpcount.lanes import spill
 from beam_dpcount.lanes.contents import Contents, Numbers, Vectors, contents_of
 from beam_dpcount.lanes.people import counted_rows, firsts_of

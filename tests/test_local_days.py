@@ -18,7 +18,8 @@ import beam_dpcount as dp
 from beam_dpcount.counters.clock import Clock, Restart, View
 from beam_dpcount.counters.grid import Runs
 from beam_dpcount.dofns.pending import placed
-from beam_dpcount.dofns.ticks import CountEachTick, has_count, window_from
+from beam_dpcount.dofns.tick_shards import window_from
+from beam_dpcount.dofns.ticks import CountEachTick, has_count
 from beam_dpcount.dofns.windows import UnevenWindows, windows_of, windows_of_ticks
 from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.codecs import tick_codec

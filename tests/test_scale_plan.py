@@ -303,7 +303,7 @@ def seeded(dofn: Any) -> tuple[Any, Any, Any]:
     """The cell, timer and bag of a shard of unlisted keys that a seed has started."""
     dofn.setup()
     cell, timer, bag = Cell(), Timers(), Bag()
-    dofn.process((0, SEED), placed((0, SEED)), bag, cell, timer)
+    dofn.process((0, SEED), bag, cell, timer)
     return cell, timer, bag
 
 
@@ -360,8 +360,8 @@ def test_the_state_and_the_timer_of_a_shard(horizon: int) -> None:
 
     def arrive(sums: dict[tuple[str, int], int]) -> int:
         batch = 0, pack_batch(sums)
-        dofn.process(batch, placed(batch), bag, cell, timer)
-        for _ in dofn.release(0, WINDOW, bag, cell, timer):
+        dofn.process(batch, bag, cell, timer)
+        for _ in dofn.release(0, WINDOW, bag, cell, timer, Bag()):
             pass
         return len(cell.data or b"")
 

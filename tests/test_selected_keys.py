@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
@@ -26,6 +25,7 @@ from beam_dpcount.states.all_shards import ShardPlan, shard_of
 from beam_dpcount.states.wire import pack_batch
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag, Cell, Timer
+from benchmarks.jobs import dofns_of
 from tests.runners import RUN_AT_ONCE, SECOND, Row, feed, run, run_stream
 from tests.scripted import ScriptedEntropy, SeededNoise
 from tests.sentences import counted
@@ -475,24 +475,81 @@ def plan(**options: Any) -> ShardPlan:
 def test_one_timer_a_shard_and_one_cell() -> None:
     dofn: Any = CountShards(plan())
     dofn.setup()
-    bag, cell, timer = Bag(), Cell(), Timer()
-    where = SimpleNamespace(windows=(GlobalWindow(),))
-    dofn.process((0, SEED), where, bag, cell, timer)
+    bag, cell, timer, later = Bag(), Cell(), Timer(), Bag()
+    dofn.process((0, SEED), bag, cell, timer)
     assert timer.at == TICK * 1_000_000
     before = cell.data
     for key in ("a", "b"):
-        dofn.process((0, pack_batch({(key, 2): 3})), where, bag, cell, timer)
-    dofn.process((0, SEED), where, bag, cell, timer)  # a second one changes nothing
+        dofn.process((0, pack_batch({(key, 2): 3})), bag, cell, timer)
+    dofn.process((0, SEED), bag, cell, timer)  # a second one changes nothing
     assert cell.data == before
     assert len(bag.entries) == 2
     for step in range(1, TICKS + 1):
-        list(dofn.release(0, GlobalWindow(), bag, cell, timer))
+        list(dofn.release(0, GlobalWindow(), bag, cell, timer, later))
         assert bag.entries == []
-        columns, pending = dofn._codec.decode(cell.data)
+        columns, pending = dofn._of(0).codec.decode(cell.data)
         assert (columns.step, list(pending)) == (step, [2] if step == 1 else [])
         assert list(columns.names) == (["a", "b"] if step > 1 else [])
     assert timer.at == TICK * TICKS * 1_000_000
-    assert list(dofn.release(0, GlobalWindow(), bag, cell, timer)) == []
+    assert list(dofn.release(0, GlobalWindow(), bag, cell, timer, later)) == []
+
+
+@pytest.mark.parametrize("name", ["each", "restart"])
+def test_a_clock_without_an_end_shows_keys_of_each_window_anew(name: str) -> None:
+    """One cell goes from window to window; it holds those of one, and what waits for the next."""
+
+    def view(clock: dp.Clock) -> Any:
+        return clock.each() if name == "each" else clock.restart(3)
+
+    steps = 1 if name == "each" else 3
+    keys, entropy = dp.SelectKeys(shards=1), ScriptedEntropy(6)
+    counting = dp.TickCount(
+        *(BUDGET, view(dp.Clock(TICK, start=0))), keys=keys, entropy=entropy, path="streaming"
+    )
+    said = f"clock: ticks of {TICK} s from 1970-01-01T00:00:00Z, without an end\n"
+    assert said in str(counting)
+    dofn: Any = dofns_of(counting.engine)[CountShards]
+    dofn.setup()
+    bag, cell, timer, later = Bag(), Cell(), Timer(), Bag()
+    dofn.process((0, SEED), bag, cell, timer)
+    empty = cell.data
+    sums = {("a", 1): 60, ("b", 2): 60, ("a", 4): 40, ("c", 5): 90, ("late", 1): 70}
+    for (key, tick), x in list(sums.items())[:4]:  # some come long before their tick
+        dofn.process((0, pack_batch({(key, tick): x})), bag, cell, timer)
+    found = list[tuple[str, int, int | None]]()
+    for tick in range(1, 13):
+        last = SECOND // 1000 if tick % steps == 0 else 0  # of a window: its last millisecond
+        assert timer.at == tick * TICK * SECOND - last
+        if tick == 4:  # of a window that is over
+            dofn.process((0, pack_batch({("late", 1): 70})), bag, cell, timer)
+        for windowed in dofn.release(0, GlobalWindow(), bag, cell, timer, later):
+            release = windowed.value
+            found.append((release.key, release.step, release.restart))
+    shown = {(key, tick) for key, tick, _ in found}
+    expected = {
+        (key, tick)
+        for key, first in (("a", 1), ("b", 2), ("a", 4), ("c", 5))
+        for tick in range(first, (first - 1) // steps * steps + steps + 1)
+    }
+    assert shown == expected
+    assert len(cell.data or b"") == len(empty or b"")
+    starts = {(tick, restart) for _, tick, restart in found}
+    assert starts == {(t, None if name == "each" else (t - 1) // steps + 1) for t, _ in starts}
+
+
+@pytest.mark.parametrize("name", ["each", "restart"])
+def test_files_of_a_clock_without_an_end_are_those_of_one_that_ends(name: str) -> None:
+    def releases(clock: dp.Clock) -> Any:
+        view = clock.each() if name == "each" else clock.restart(3)
+        counting = dp.TickCount(
+            *(dp.ApproxDP(1e6, 1e-2), view), keys=dp.SelectKeys(shards=3), until=TICK * TICKS
+        )
+        found = run(lambda p: p | feed(ROWS) | counting).releases
+        return sorted((r.key, r.step, r.restart, round(r.value)) for r in found)
+
+    found = releases(dp.Clock(TICK, start=0))
+    assert found == releases(dp.Clock(TICK, start=0, ticks=TICKS))
+    assert len(found) > TICKS
 
 
 # Ledgers

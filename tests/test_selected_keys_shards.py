@@ -193,7 +193,7 @@ def shard_state(steps: int = 5, **options: Any) -> tuple[ShardCodec, bytes]:
     shard.arrive({(HIDDEN, 1): 4, ("a", 2): 123_456, ("b", 7): 1, ("waits", 3): 1})
     for _ in range(steps):
         shard.fire()
-    codec: ShardCodec = shard.dofn._codec
+    codec: ShardCodec = shard.dofn._of(0).codec
     assert shard.cell.data is not None
     return codec, shard.cell.data
 

@@ -64,10 +64,11 @@ def each_tick(cell: Cell) -> Iterator[Any]:
 def shards(cell: Cell) -> Iterator[Any]:
     count = TickNumbers(BUDGET, keys=dp.SelectKeys(shards=1), **CLOCK)
     dofn, timer, bag = dofns_of(count)[CountShards], Timer(), Bag()
+    later = Bag()
     dofn.setup()
-    dofn.process((0, SEED), Placed(), bag, cell, timer)
-    dofn.process((0, pack_batch({("a", 1): 1000})), Placed(), bag, cell, timer)
-    yield from dofn.release(0, GLOBAL, bag, cell, timer)
+    dofn.process((0, SEED), bag, cell, timer)
+    dofn.process((0, pack_batch({("a", 1): 1000})), bag, cell, timer)
+    yield from dofn.release(0, GLOBAL, bag, cell, timer, later)
 
 
 @pytest.mark.parametrize("first", [each_element, each_refused_element, gathered, each_tick, shards])

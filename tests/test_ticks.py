@@ -48,7 +48,7 @@ from beam_dpcount.states.envelope import (
     UPGRADE,
     StateError,
 )
-from beam_dpcount.states.wire import PAIR, add_to, add_up, pack_sums, take_due
+from beam_dpcount.states.wire import PAIR, add_up, pack_sums
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.messages import says
 from tests.neighbours import Alternating
@@ -371,26 +371,6 @@ def test_sums_beyond_64_bits_are_clipped_and_not_wrapped(
 
 def test_sums_that_fit_no_64_bits_are_limited() -> None:
     assert pack_sums({1: 2**70, 2: -(2**70)}) == PAIR.pack(1, 2**62) + PAIR.pack(2, -(2**62))
-    twice = add_to(add_to(b"", 1, 2**62), 1, 2**62)
-    assert take_due(twice, 1, 2**62) == (2**62, b"")
-
-
-@pytest.mark.slow
-@examples
-@given(events, st.integers(0, STEPS), st.sampled_from([1, 2**31, 2**62]))
-def test_pending_sums_follow_a_plain_dictionary(
-    given: list[tuple[int, int]], due: int, cap: int
-) -> None:
-    pairs, model = b"", dict[int, int]()
-    for step, x in given:
-        pairs = add_to(pairs, step, x)
-        model[step] = model.get(step, 0) + x
-    assert list(PAIR.iter_unpack(pairs)) == sorted(model.items())
-    total, rest = take_due(pairs, due, cap)
-    assert total == min(max(sum(x for step, x in model.items() if step <= due), -cap), cap)
-    assert list(PAIR.iter_unpack(rest)) == sorted(
-        (step, x) for step, x in model.items() if step > due
-    )
 
 
 @examples
@@ -491,7 +471,7 @@ def test_the_default_cap_leaves_the_best_mechanism_in_the_choice(steps: int) -> 
 CLOCK = clock_of(10, 0, horizon=STEPS)
 KEYS_OF_CELLS = ("INFO", "ERROR")
 SECRETS = (123_456_789, -987_654_321)
-PENDING = add_to(add_to(b"", 3, SECRETS[0]), 5, SECRETS[1])
+PENDING = pack_sums({3: SECRETS[0], 5: SECRETS[1]})
 CELL_COUNTER = dp.calibrate(BinaryTree(STEPS), dp.ZCDP(0.5))
 NUMBERS = 2, np.array([31_415, 27_182]), np.array([926_535, 818_284])
 WHOLE = tick_codec(CELL_COUNTER, CLOCK, KEYS_OF_CELLS).encode(NUMBERS, b"", PENDING)
@@ -509,17 +489,13 @@ def cells(clock: Grid = CLOCK, keys: Sequence[str] = KEYS_OF_CELLS) -> StateCode
 def test_cells_come_back_exactly(
     released: int, given: list[tuple[int, int]], numbers: list[tuple[int, int]]
 ) -> None:
-    pairs = b""
-    for step, x in given:
-        pairs = add_to(pairs, step, x)
+    pairs = b"".join(PAIR.pack(*pair) for pair in given)
     codec, other = cells(), cells(keys=list(KEYS_OF_CELLS))
     state = (released, *(np.array(pair) for pair in numbers))
     data = codec.encode(state, b"", pairs)
     assert str(other.decode(data)) == str(state)
     assert other.open(data)[0] == released
     assert other.memory_of(data) == pairs
-    more = add_to(pairs, 1, 5)
-    assert codec.with_memory(data, more) == codec.encode(state, b"", more)
 
 
 def refused(codec: StateCodec, data: bytes) -> str:

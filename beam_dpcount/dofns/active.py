@@ -35,7 +35,8 @@ from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.ticks import SEED, KeyShard, window_from
+from beam_dpcount.dofns.tick_shards import KeyShard, window_from
+from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.users import EVERYWHERE, Bounding, SendToShards
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.mechanisms.base import IntArray
@@ -401,8 +402,7 @@ class CountTogether(VersionedDoFn):
 
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
-        size = self._draws.digest_size
-        self._shards = [KeyShard(plan, shard, size) for shard in range(plan.shards)]
+        self._shards = [KeyShard(plan, shard, self._draws) for shard in range(plan.shards)]
         self._all = [
             (1 << min(_BITS, self._people - first)) - 1 for first in range(0, self._people, _BITS)
         ]
@@ -415,8 +415,7 @@ class CountTogether(VersionedDoFn):
         mine, data = self._shards[element[0]], cell.read()
         codec = mine.codec
         if data is None:
-            begun = b"".join(self._draws.begin(key, self._window) for key in mine.keys)
-            data = codec.encode(mine.counter.init(), begun)
+            data = codec.encode(*mine.begun(self._window))
         state, digests = codec.decode(data), codec.digest_of(data)
         words = len(self._all)
         rows = np.frombuffer(codec.memory_of(data), "<i8").reshape(-1, 1 + words + mine.size)
@@ -433,8 +432,11 @@ class CountTogether(VersionedDoFn):
             if ready[:words].tolist() != self._all:
                 break
             del waiting[state[0] + 1]
-            state, digests, releases = self._released(mine, state, digests, ready[words:])
-            made += releases
+            x = mine.clipped(ready[words:])
+            (state, digests), values, stddev = mine.step(
+                (state, digests), self._window, state[0] + 1, x
+            )
+            made += self._releases(state[0], values, stddev)
             if element[0] == 0:  # all shards have the same ticks
                 self._horizon.passed(state[0])
         memory = b"".join(_TICK.pack(tick) + row.tobytes() for tick, row in waiting.items())
@@ -442,18 +444,11 @@ class CountTogether(VersionedDoFn):
         cell.write(codec.encode(state, digests, memory))
         return made
 
-    def _released(
-        self, mine: KeyShard, state: Any, digests: bytes, sums: IntArray
-    ) -> tuple[Any, bytes, list[Any]]:
-        """The state and digests after a tick, and its releases."""
-        plan, step, window = self._plan, state[0] + 1, self._window
-        x = np.clip(sums, -mine.limits, mine.limits)
-        digests, noise = plan.tick(self._draws, mine.keys, window, digests, step, x[:, None])
-        state, values = mine.counter.step_lattice(state, x, noise)
-        stddev, micros = mine.counter.stddev_at(state), plan.clock.end(plan.clock.start, step)
-        at, name = min(micros, window.max_timestamp().micros), name_of(plan)
-        releases = [
-            _placed(Release(key, step, micros, value, stddev, name), at, EVERYWHERE)
-            for key, value in zip(mine.keys, values.tolist(), strict=True)
-        ]
-        return state, digests, releases
+    def _releases(
+        self, step: int, values: Iterable[tuple[str, float]], stddev: float
+    ) -> Iterator[Any]:
+        clock, name = self._plan.clock, name_of(self._plan)
+        micros = clock.end(clock.start, step)
+        at = min(micros, self._window.max_timestamp().micros)
+        for key, value in values:
+            yield _placed(Release(key, step, micros, value, stddev, name), at, EVERYWHERE)

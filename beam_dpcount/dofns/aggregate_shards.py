@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 
 from beam_dpcount.dofns.aggregates import add_all
 from beam_dpcount.dofns.pending import tick_of
 from beam_dpcount.dofns.releases import TickRelease
-from beam_dpcount.dofns.shards import GATHERED, CountAllShards, CountShards, SumShards
+from beam_dpcount.dofns.shards import CountAllShards, CountShards, SelectedShard, SumShards
+from beam_dpcount.dofns.tick_shards import TickShard
 from beam_dpcount.dofns.ticks import TickIntake
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.states.all_shards import (
@@ -19,12 +18,9 @@ from beam_dpcount.states.all_shards import (
     AggregateShardPlan,
     AllVectorShards,
     dense,
-    shard_of,
 )
 from beam_dpcount.states.codecs import ShardCodec
 from beam_dpcount.states.wire import batches_of, tick_of_batch
-
-_WindowedValue: Any = beam.DoFn.WindowedValueParam
 
 
 class SumVectorShards(SumShards):
@@ -34,25 +30,11 @@ class SumVectorShards(SumShards):
         super().__init__(intake, groups, ticks_apart)
         self._width = width
 
-    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
-        windows, micros = windowed.windows, windowed.timestamp_micros
-        read: Any = self._intake.read(element, micros, windows)
-        if read is None:
-            return ()
-        key, step, additions = read
-        group = 0 if self._groups == 1 else shard_of(key, self._groups)
-        place = self._intake.origin, step if self._ticks_apart else 0, group
-        found = self._sums.get(place)
-        if found is None:
-            found = self._sums[place] = [windows, micros, {}]
-        elif micros < found[1]:
-            found[1] = micros
-        sums, first = found[2], (step - 1) * self._width + 1
-        for coordinate, x in additions:
+    def _add(self, sums: dict[tuple[str, int], int], key: str, step: int, x: Any) -> None:
+        first = (step - 1) * self._width + 1
+        for coordinate, number in x:
             entry = key, first + coordinate
-            sums[entry] = sums.get(entry, 0) + x
-        self._gathered += 1
-        return self._flushed() if self._gathered >= GATHERED else ()
+            sums[entry] = sums.get(entry, 0) + number
 
 
 class CountVectorShards(CountShards):
@@ -60,15 +42,8 @@ class CountVectorShards(CountShards):
 
     _plan: AggregateShardPlan
 
-    def _tick_of(self, batch: bytes) -> int:
-        return tick_of(tick_of_batch(batch), self._plan.joint.width)
-
-    def _codec_of(self) -> ShardCodec:
-        plan, size = self._plan, self._draws.digest_size
-        return ShardCodec(plan.counter, plan.said, plan.clock, size, np.uint8)
-
-    def _added_up(self, due: bytes) -> dict[str, IntArray]:
-        return add_vectors(due, self._plan.limits)
+    def _shard(self, shard: int) -> TickShard:
+        return SelectedVectors(self._plan, shard, self._draws, self._stddevs)
 
     def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
         sums, since = value
@@ -76,6 +51,21 @@ class CountVectorShards(CountShards):
             key, step, sums[None], np.array([stddev]), int(since <= FRESH)
         )
         return TickRelease(*made)
+
+
+class SelectedVectors(SelectedShard):
+    """A shard of keys that nobody listed, with vectors."""
+
+    _plan: AggregateShardPlan
+
+    def _codec_of(self, plan: Any, digest_size: int) -> ShardCodec:
+        return ShardCodec(plan.counter, plan.said, plan.clock, digest_size, np.uint8)
+
+    def _tick_of(self, data: bytes) -> int:
+        return tick_of(tick_of_batch(data), self._plan.joint.width)
+
+    def _added_up(self, due: bytes) -> dict[str, IntArray]:
+        return add_vectors(due, self._plan.limits)
 
 
 def add_vectors(joined: bytes, limits: IntArray) -> dict[str, IntArray]:

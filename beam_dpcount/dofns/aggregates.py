@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
@@ -19,15 +18,13 @@ from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.parcels import ReadyTicks, TickParcels
 from beam_dpcount.dofns.pending import clipped
 from beam_dpcount.dofns.releases import TickRelease
+from beam_dpcount.dofns.tick_shards import origin_of, window_from
 from beam_dpcount.dofns.ticks import (
-    GATHERED,
     CountAllTicks,
     CountEachTick,
     ReadTicks,
     SumTicks,
     TickIntake,
-    origin_of,
-    window_from,
 )
 from beam_dpcount.reading import Function
 from beam_dpcount.states.all_vectors import AggregatePlan, vectors_of
@@ -46,7 +43,6 @@ from beam_dpcount.statistics.metrics.contents import NO_CONTENT, Contents
 from beam_dpcount.statistics.metrics.joint import Joint
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
-_WindowedValue: Any = beam.DoFn.WindowedValueParam
 _placed: Any = windowed_value.create
 
 
@@ -89,16 +85,8 @@ class SumVectors(SumTicks):
         super().__init__(intake, keys, alone)
         self._width = width
 
-    def process(self, element: Any, windowed: Any = _WindowedValue) -> Iterable[Any]:
-        intake, windows = self._intake, windowed.windows
-        read = intake.read(element, windowed.timestamp_micros, windows)
-        if read is None:
-            return ()
-        key, step, additions = read
-        _, ticks = self._sums.setdefault(intake.origin, (windows, {}))
-        add_all(ticks.setdefault(key, {}), additions, (step - 1) * self._width + 1)
-        self._gathered += 1
-        return self._flushed() if self._gathered >= GATHERED else ()
+    def _add(self, sums: dict[int, int], step: int, x: Any) -> None:
+        add_all(sums, x, (step - 1) * self._width + 1)
 
 
 class VectorParcels(TickParcels):

@@ -11,36 +11,24 @@ its own tick. One event would decide how another counts.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import apache_beam as beam
-from apache_beam.coders import BytesCoder
-from apache_beam.transforms.timeutil import TimeDomain
-from apache_beam.transforms.userstate import (
-    BagStateSpec,
-    ReadModifyWriteStateSpec,
-    TimerSpec,
-    on_timer,
-)
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
-from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.ticks import SEED, TickIntake, origin_of, window_from
+from beam_dpcount.dofns.tick_shards import TickShard, window_from
+from beam_dpcount.dofns.ticks import GATHERED, SEED, CountEachTick, TickIntake
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.noise.entropy import Draws
 from beam_dpcount.states.all_shards import AllShards, ShardPlan, shard_of
-from beam_dpcount.states.all_ticks import name_of, restart_of
 from beam_dpcount.states.codecs import ShardCodec
 from beam_dpcount.states.wire import batches_of, origin_of_batch, pack_batch, tick_of_batch
 
-GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
-
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
-_Key: Any = beam.DoFn.KeyParam
-_Window: Any = beam.DoFn.WindowParam
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
 _placed: Any = windowed_value.create
 
@@ -70,16 +58,23 @@ class SumShards(VersionedDoFn):
             return ()
         key, step, x = read
         group = 0 if self._groups == 1 else shard_of(key, self._groups)
-        place = self._intake.origin, step if self._ticks_apart else 0, group
+        origin = self._intake.origin
+        place = origin, step if self._ticks_apart else 0, group
         found = self._sums.get(place)
         if found is None:
-            found = self._sums[place] = [windows, micros, {}]
+            # On the streaming path ticks are those of all windows, as for ReadTicks.
+            passed = self._intake.clock.passed_at(origin) if self._ticks_apart else 0
+            found = self._sums[place] = [windows, micros, passed, {}]
         elif micros < found[1]:
             found[1] = micros
-        sums, entry = found[2], (key, step)
-        sums[entry] = sums.get(entry, 0) + x
+        self._add(found[3], key, found[2] + step, x)
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
+
+    def _add(self, sums: dict[tuple[str, int], int], key: str, step: int, x: Any) -> None:
+        """Add what an event counts of a key in a tick."""
+        entry = key, step
+        sums[entry] = sums.get(entry, 0) + x
 
     def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
@@ -87,123 +82,82 @@ class SumShards(VersionedDoFn):
     def _flushed(self) -> list[windowed_value.WindowedValue]:
         made = [
             _placed((group, pack_batch(sums, origin)), micros, windows)
-            for (origin, _, group), (windows, micros, sums) in self._sums.items()
+            for (origin, _, group), (windows, micros, _, sums) in self._sums.items()
         ]
         self.start_bundle()
         return made
 
 
-class CountShards(VersionedDoFn):
+class CountShards(CountEachTick):
     """Streaming: at each tick the releases of a shard's keys that are shown, sorted by key."""
 
-    ARRIVED = BagStateSpec("arrived", BytesCoder())
-    STATE = ReadModifyWriteStateSpec("keys", BytesCoder())
-    TIMER = TimerSpec("tick", TimeDomain.WATERMARK)
-
-    def __init__(self, plan: ShardPlan) -> None:
-        self._plan = plan
-
     def setup(self) -> None:
-        plan, self._draws = self._plan, self._plan.draws("streaming")
-        self._codec = self._codec_of()
-        self._horizon = Horizon(plan.clock)
-        self._stddevs = plan.counter.stddevs(plan.clock.steps).tolist()
+        super().setup()
+        self._stddevs = self._plan.counter.stddevs(self._plan.clock.steps).tolist()
 
-    def process(
-        self,
-        element: tuple[int, bytes],
-        windowed: Any = _WindowedValue,
-        arrived: Any = beam.DoFn.StateParam(ARRIVED),
-        cell: Any = beam.DoFn.StateParam(STATE),
-        timer: Any = beam.DoFn.TimerParam(TIMER),
-    ) -> None:
-        shard, data = element
-        if data != SEED:
-            arrived.add(data)  # the cell is large: it is read once a tick
-            return
-        # Only a seed starts a clock; see CountEachTick.
-        window, before = windowed.windows[0], cell.read()
-        if before is None:
-            digest = self._draws.begin(str(shard), window)
-            cell.write(self._codec.encode(self._plan.no_keys(), digest, {}))
-        if before is None or not self._codec.open(before)[0]:
-            self._set(timer, window, 1)
+    def _shard(self, shard: int) -> TickShard:
+        return SelectedShard(self._plan, shard, self._draws, self._stddevs)
 
-    @on_timer(TIMER)
-    def release(
+
+class SelectedShard(TickShard):
+    """A shard of keys that nobody listed: their columns, and one digest.
+
+    Args:
+      plan, shard, draws: what counts which shard, with what noise.
+      stddevs: of all ticks of a window.
+    """
+
+    _no_pending: Mapping[int, bytes] = {}
+
+    def __init__(self, plan: ShardPlan, shard: int, draws: Draws, stddevs: Sequence[float]) -> None:
+        super().__init__(plan, draws)
+        self._name, self._stddevs = str(shard), stddevs
+        self.codec = self._codec_of(plan, draws.digest_size)
+
+    def _begun(self, window: Any) -> tuple[Any, bytes]:
+        return self._plan.no_keys(), self._draws.begin(self._name, window)
+
+    def _read(self, data: bytes) -> tuple[int, Any, dict[int, bytes]]:
+        columns, pending = self.codec.decode(data)
+        return columns.step, (columns, self.codec.digest_of(data)), pending
+
+    def _packed(self, states: Any, front: bytes, pending: Mapping[int, bytes]) -> bytes:
+        packed: bytes = self.codec.encode(*states, pending, front)
+        return packed
+
+    def _moved(self, data: bytes, tick: int) -> bytes:
+        return data  # what a tick counts is added up, whatever tick it was of
+
+    def _take(
         self,
-        shard: Any = _Key,
-        window: Any = _Window,
-        arrived: Any = beam.DoFn.StateParam(ARRIVED),
-        cell: Any = beam.DoFn.StateParam(STATE),
-        timer: Any = beam.DoFn.TimerParam(TIMER),
-    ) -> Iterator[Any]:
-        plan, codec = self._plan, self._codec
-        clock, data = plan.clock, cell.read()
-        columns, pending = codec.decode(data)
-        origin, step = origin_of(clock, window), columns.step + 1
-        steps = clock.steps_of(origin)
-        if step > steps:
-            return
-        due = take_due(pending, arrived.read(), step, plan.fold, self._tick_of)
-        arrived.clear()
-        sums, digest = self._added_up(due), codec.digest_of(data)
-        columns, digest, shown = plan.tick(self._draws, window, columns, digest, sums)
-        # State first: what is yielded must never be ahead of what is remembered.
-        cell.write(codec.encode(columns, digest, pending))
-        if step < steps:
-            self._set(timer, window, step + 1)
-        stddev = self._stddevs[step - 1]
-        tick, micros = clock.passed_at(origin) + step, clock.end(origin, step)
-        if shard == 0:  # all shards have the same ticks
-            self._horizon.passed(tick)
-        last, windows = window.max_timestamp().micros, (window,)
-        for key, value in shown:
-            made = self._made(key, tick, micros, value, stddev)
-            yield _placed(made, min(micros, last), windows)
+        pending: dict[int, bytes],
+        tick: int,
+        due: list[bytes],
+        early: dict[int, list[bytes]],
+        later: Any,
+    ) -> tuple[Any, dict[int, bytes]]:
+        sums = self._added_up(b"".join([pending.pop(tick, b""), *due]))
+        for at, parts in early.items():
+            pending[at] = b"".join([pending.get(at, b""), *parts])
+        return sums, pending
+
+    def _step(
+        self, states: Any, window: Any, step: int, x: Any
+    ) -> tuple[Any, Iterable[tuple[str, Any]], float]:
+        *states, shown = self._plan.tick(self._draws, window, *states, x)
+        return states, shown, self._stddevs[step - 1]
 
     # What of it is of numbers.
 
-    _tick_of = staticmethod(tick_of_batch)
+    def _codec_of(self, plan: Any, digest_size: int) -> ShardCodec:
+        return ShardCodec(plan.counter, plan.said, plan.clock, digest_size)
 
-    def _codec_of(self) -> ShardCodec:
-        plan, size = self._plan, self._draws.digest_size
-        return ShardCodec(plan.counter, plan.said, plan.clock, size)
+    def _tick_of(self, data: bytes) -> int:
+        return tick_of_batch(data)
 
     def _added_up(self, due: bytes) -> Any:
         """What a tick adds to each key, sorted by key."""
         return add_batches(due, self._plan.cap)
-
-    def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
-        """A release; its step is numbered over the whole clock."""
-        plan = self._plan
-        return Release(key, step, micros, value, stddev, name_of(plan), restart_of(plan, step))
-
-    def _set(self, timer: Any, window: Any, step: int) -> None:
-        clock = self._plan.clock
-        timer.set(Timestamp(micros=clock.alarm(origin_of(clock, window), step)))
-
-
-def take_due(
-    pending: dict[int, bytes],
-    arrived: Iterable[bytes],
-    step: int,
-    fold: bool,
-    tick_of: Callable[[bytes], int] = tick_of_batch,
-) -> bytes:
-    """What is due at a tick, as joined batches; what comes later stays in `pending`.
-
-    Each batch that arrived since the last tick is of one tick. One of a tick before came too late:
-    it counts now, with `fold`, and else not at all.
-    """
-    due = [pending.pop(step, b"")]
-    for batch in arrived:
-        at = tick_of(batch)
-        if at > step:
-            pending[at] = pending.get(at, b"") + batch
-        elif at == step or fold:
-            due.append(batch)
-    return b"".join(due)
 
 
 def add_batches(joined: bytes, cap: int) -> dict[str, int]:

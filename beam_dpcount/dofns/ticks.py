@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import (
@@ -24,18 +22,17 @@ from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.total import ALL
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.intake import Intake, has_str_key, is_pair
-from beam_dpcount.dofns.pending import add_pending, moved, placed, take_pending, tick_of
+from beam_dpcount.dofns.pending import placed
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_PAIRS, TO_VALUES, RowElementError, is_row
+from beam_dpcount.dofns.tick_shards import KeyShard, TickShard, origin_of, window_from
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.errors import Error
 from beam_dpcount.states.all_ticks import TickPlan, name_of, restart_of, values_of
-from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.wire import PAIR, add_up, pack_sums
 
 SEED = b""  # an event of weight 0, which makes a key known
 _UNTIMED = MIN_TIMESTAMP.micros
-_PASSED = struct.Struct("<q")
 GATHERED = 1 << 17  # events that a bundle sums up before it passes the sums on
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
@@ -173,18 +170,6 @@ class _Texts:
         return True
 
 
-def origin_of(clock: Grid, window: Any) -> int:
-    """When the count of a window starts, in microseconds."""
-    return clock.start if clock.window is None else window.start.micros
-
-
-def window_from(clock: Grid, origin: int) -> Any:
-    """The window whose count starts at `origin`."""
-    if clock.window is None:
-        return GlobalWindow()
-    return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=clock.closing(origin)))
-
-
 def has_count(clock: Grid, window: object) -> bool:
     """Whether a window is one of the clock's, with releases even without events.
 
@@ -201,14 +186,13 @@ def has_count(clock: Grid, window: object) -> bool:
 
 
 class SeedShards(VersionedDoFn):
-    """Streaming: a SEED of each shard at each of these times, for keys without events."""
+    """Streaming: a SEED of each shard at the start of a clock, for keys without events."""
 
-    def __init__(self, origins: Sequence[int]) -> None:
-        self._origins = origins
+    def __init__(self, start: int) -> None:
+        self._start = start
 
     def process(self, shard: int) -> Iterator[Any]:
-        for origin in self._origins:
-            yield TimestampedValue((shard, SEED), Timestamp(micros=origin))
+        yield TimestampedValue((shard, SEED), Timestamp(micros=self._start))
 
 
 class ReadTicks(VersionedDoFn):
@@ -293,10 +277,13 @@ class SumTicks(VersionedDoFn):
         key, step, x = read
         origin = intake.origin
         _, ticks = self._sums.setdefault(origin, (windows, {}))
-        sums = ticks.setdefault(key, {})
-        sums[step] = sums.get(step, 0) + x
+        self._add(ticks.setdefault(key, {}), step, x)
         self._gathered += 1
         return self._flushed() if self._gathered >= GATHERED else ()
+
+    def _add(self, sums: dict[int, int], step: int, x: Any) -> None:
+        """Add what an event counts in a tick to the sums of its key."""
+        sums[step] = sums.get(step, 0) + x
 
     def finish_bundle(self) -> Iterable[windowed_value.WindowedValue]:
         return self._flushed()
@@ -342,13 +329,18 @@ class CountEachTick(VersionedDoFn):
     LATER = BagStateSpec("later", BytesCoder())
     TIMER = TimerSpec("tick", TimeDomain.WATERMARK)
 
-    def __init__(self, plan: TickPlan) -> None:
+    def __init__(self, plan: Any) -> None:
         self._plan = plan
+
+    @property
+    def plan(self) -> Any:
+        """What counts which events of which shards."""
+        return self._plan
 
     def setup(self) -> None:
         plan, self._draws = self._plan, self._plan.draws("streaming")
         self._horizon = Horizon(plan.clock)
-        self._shards: dict[int, KeyShard] = {}
+        self._shards: dict[int, TickShard] = {}
 
     def process(
         self,
@@ -361,21 +353,16 @@ class CountEachTick(VersionedDoFn):
         if data != SEED:
             arrived.add(data)
             return
-        plan, mine, before = self._plan, self._of(shard), cell.read()
+        mine, before = self._of(shard), cell.read()
         if before is None:
-            origin = plan.clock.origins()[0]
-            front, digests = self._front(plan.clock.passed_at(origin)), self._begin(mine, origin)
-            data = mine.codec.encode(mine.counter.init(), digests, front)
             # Only a seed starts a clock: an event that comes after state was cleared must not
             # start it again, and spend its budget a second time.
-            cell.write(data)
-        else:
-            data = before
-        released, _ = mine.codec.open(data)
+            before = mine.begin()
+            cell.write(before)
         # Of a count that had come to an earlier stop, too.
-        first = self._parted(mine.codec.memory_of(data))[0] + released + 1
-        for step in range(first, first + plan.ahead):
-            self._set(timer, step)
+        first = mine.released(before) + 1
+        for tick in range(first, first + self._plan.ahead):
+            self._set(timer, tick)
 
     @on_timer(TIMER)
     def release(
@@ -387,68 +374,25 @@ class CountEachTick(VersionedDoFn):
         timer: Any = beam.DoFn.TimerParam(TIMER),
         later: Any = beam.DoFn.StateParam(LATER),
     ) -> Iterator[Any]:
-        plan, mine, data = self._plan, self._of(shard), cell.read() or b""
-        clock, codec, keys = plan.clock, mine.codec, mine.keys
-        state, digests = codec.decode(data), codec.digest_of(data)
-        passed, memory = self._parted(codec.memory_of(data))
-        steps = clock.steps_of(clock.origin_after(passed))
-        if state[0] >= steps:  # the count of the next window
-            passed += steps
-            if clock.place_of(passed + 1) is None:
-                return
-            state = mine.counter.init()
-            digests = self._begin(mine, clock.origin_after(passed))
-        origin, step = clock.origin_after(passed), state[0] + 1
-        tick, counted = passed + step, window_from(clock, origin)
-        due, early = self._parted_by_tick(arrived.read(), passed, tick, mine.size)
+        of_tick = self._of(shard).next(cell.read() or b"", arrived.read(), later)
+        if of_tick is None:
+            return
         arrived.clear()
-        x, memory = take_pending(memory, tick, due, mine.size, mine.limits, later)
-        for at, parts in sorted(early.items()):
-            memory = add_pending(memory, at, b"".join(parts), mine.size, later)
-        x = x.reshape(len(keys), -1)
-        digests, noise = plan.tick(self._draws, keys, counted, digests, step, x)
-        state, values = mine.counter.step_lattice(state, x.ravel(), noise)
         # State first: what is yielded must never be ahead of what is remembered.
-        cell.write(codec.encode(state, digests, self._front(passed) + memory))
-        self._set(timer, tick + plan.ahead)
+        cell.write(of_tick.data)
+        tick, micros, stddev = of_tick.number, of_tick.micros, of_tick.stddev
+        self._set(timer, tick + self._plan.ahead)
         if shard == 0:  # all shards have the same ticks
             self._horizon.passed(tick)
-        micros, stddev = clock.end(origin, step), mine.counter.stddev_at(state)
-        at, windows = min(micros, counted.max_timestamp().micros), (window,)
-        for key, value in zip(keys, values.reshape(x.shape), strict=True):
+        at, windows = min(micros, of_tick.window.max_timestamp().micros), (window,)
+        for key, value in of_tick.values:
             yield _placed(self._made(key, tick, micros, value, stddev), at, windows)
 
-    def _of(self, shard: int) -> KeyShard:
-        """What is known of a shard, on this worker."""
+    def _of(self, shard: int) -> TickShard:
+        """What counts a shard, on this worker."""
         if shard not in self._shards:
-            self._shards[shard] = KeyShard(self._plan, shard, self._draws.digest_size)
+            self._shards[shard] = self._shard(shard)
         return self._shards[shard]
-
-    def _begin(self, mine: KeyShard, origin: int) -> bytes:
-        """The digests of a shard's keys where a count starts."""
-        window = window_from(self._plan.clock, origin)
-        return b"".join(self._draws.begin(key, window) for key in mine.keys)
-
-    def _parted_by_tick(
-        self, arrived: Iterable[bytes], passed: int, tick: int, size: int
-    ) -> tuple[bytes, dict[int, list[bytes]]]:
-        """Of what arrived, each part of it of one tick: what is due now, and what is early."""
-        due, early = list[bytes](), dict[int, list[bytes]]()
-        for data in arrived:
-            at = tick_of(PAIR.unpack_from(data)[0], size)
-            if at > tick:
-                early.setdefault(at, []).append(data)
-            elif at == tick:
-                due.append(data)
-            elif self._plan.fold and at > passed:
-                # No tick counts what belongs to another window.
-                due.append(moved(data, tick, size))
-        return b"".join(due), early
-
-    def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
-        """A release; its step is numbered over the whole clock."""
-        plan, number = self._plan, float(value[0])
-        return Release(key, step, micros, number, stddev, name_of(plan), restart_of(plan, step))
 
     def _set(self, timer: Any, tick: int) -> None:
         """Set the timer of a tick, numbered as for `Grid.passed_at`, if there is one."""
@@ -461,26 +405,15 @@ class CountEachTick(VersionedDoFn):
         else:
             timer.set(moment)
 
-    def _front(self, passed: int) -> bytes:
-        """What is before pending sums, where there are windows: which one the state is of."""
-        return b"" if self._plan.clock.window is None else _PASSED.pack(passed)
+    # What of it is of listed keys, and of numbers.
 
-    def _parted(self, memory: bytes) -> tuple[int, bytes]:
-        """How many ticks there were in windows before, and what is pending."""
-        if self._plan.clock.window is None:
-            return 0, memory
-        return _PASSED.unpack_from(memory)[0], memory[_PASSED.size :]
+    def _shard(self, shard: int) -> TickShard:
+        return KeyShard(self._plan, shard, self._draws)
 
-
-class KeyShard:
-    """What is public of a shard: its keys, their counters as one, and how its cell is packed."""
-
-    def __init__(self, plan: TickPlan, shard: int, digest_size: int) -> None:
-        self.keys = keys = plan.keys_of(shard)
-        self.counter = plan.side_by_side(len(keys))
-        self.size, self.limits = len(keys) * plan.width, np.tile(plan.limits, len(keys))
-        whole = plan.counter, plan.clock, plan.keys, digest_size
-        self.codec = tick_codec(*whole, shard, plan.shards)
+    def _made(self, key: str, step: int, micros: int, value: Any, stddev: float) -> Any:
+        """A release; its step is numbered over the whole clock."""
+        plan = self._plan
+        return Release(key, step, micros, value, stddev, name_of(plan), restart_of(plan, step))
 
 
 class CountAllTicks(VersionedDoFn):

@@ -12,6 +12,8 @@ from typing import Any
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.notebooks import described
 
+ENDLESS = "without an end"  # of the ticks of a clock
+
 # What says where and how a count runs, and not what is counted.
 _NOT_COUNTED = frozenset(("budget", "entropy", "allow_runner", "until"))
 
@@ -82,7 +84,8 @@ class Plan:
         yield "protects", described.get("neighbouring_relation", "")
         if "tick" in described:
             ticks, length, start = (described[name] for name in ("ticks", "tick", "start"))
-            yield "clock", f"{ticks} ticks of {length} from {start}"
+            span = f"ticks of {length} from {start}"
+            yield "clock", f"{span}, {ENDLESS}" if ticks == ENDLESS else f"{ticks} {span}"
         elif "horizon" in described:
             yield "horizon", described["horizon"]
         if "until" in described:

@@ -19,7 +19,7 @@ from beam_dpcount.counters.selection import Selection, SelectKeys
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
-from beam_dpcount.plans.described import Plan, configured
+from beam_dpcount.plans.described import ENDLESS, Plan, configured
 from beam_dpcount.plans.inside import Inside
 from beam_dpcount.plans.losses import epsilon_of, together_anywhere
 from beam_dpcount.plans.ticks import NEEDS_EVENTS, TickNumbersPlan, View
@@ -210,10 +210,6 @@ class TickCountPlan(Plan):
                 raise ValueError(
                     "SelectKeys shows keys by counts that only grow, and sums over the last ticks "
                     "fall too: list the keys, or take clock.each() or clock.restart(n)"
-                )
-            if views[0].clock.is_endless and not isinstance(views[0], Clock):
-                raise ValueError(
-                    "SelectKeys needs a clock that ends: give Clock(..., ticks=...) or stop"
                 )
         for view in views:
             if isinstance(view, Clock) and view.is_endless:
@@ -413,6 +409,7 @@ class TickCountPlan(Plan):
         first = dict(self._parts[0].engine._describe())
         first |= {"what": ", ".join(map(repr, self._metrics)), "columns": ", ".join(self.columns)}
         first["views"] = ", ".join(view.name for view in self._views)
+        first["ticks"] = ENDLESS if self._clock.is_endless else str(self._clock.grid.steps)
         if self.users is not None:
             norms = norms_of(self._parts)
             first["users"] = f"{first['users']}; L2 norm of what a person changes: {norms}"

@@ -50,7 +50,7 @@ class ShardPlan:
       shards: over how many keys are spread.
       counted: what else decides which events count, for replayable noise and for states.
       alone: on the bounded path, whether each shard is a group of its own, as for `groups_of`.
-      until, names, numbered: as for TickPlan.
+      ahead, until, names, numbered: as for TickPlan.
     """
 
     selection: Selection
@@ -61,6 +61,7 @@ class ShardPlan:
     shards: int
     counted: Any = None
     alone: bool = False
+    ahead: int = 1
     until: int | None = None
     names: Sequence[str] | None = None
     numbered: bool = False

@@ -18,6 +18,7 @@ from beam_dpcount.states.envelope import CHECK, FORMAT, HEAD, Envelope, Part, co
 from beam_dpcount.states.wire import lengths_and_texts, unpack_texts
 from beam_dpcount.statistics.base import Statistic
 
+PASSED = struct.Struct("<q")  # ticks of the windows before, where a clock has windows
 _SHARD = struct.Struct("<4I")
 _LATER = struct.Struct("<qQ")
 _DTYPES = {"q": "<i8", "d": "<f8"}
@@ -173,9 +174,10 @@ class ShardCodec(Envelope):
     """Packs the columns of a shard's keys, and what waits for its tick; see `columns.Columns`.
 
     The numbers are the plain ints of the mechanism's state but for the step, or none where there
-    are no keys. The memory: how many keys, arrays, waiting keys and pending ticks there are; the
-    keys and their lengths; the arrays; a byte a key, whether it is shown; what waits; what is
-    pending. It holds exact sums, of hidden keys too: its very size is private.
+    are no keys. The memory: of a clock with windows, how many ticks there were in those before; how
+    many keys, arrays, waiting keys and pending ticks there are; the keys and their lengths; the
+    arrays; a byte a key, whether it is shown; what waits; what is pending. It holds exact sums, of
+    hidden keys too: its very size is private.
     """
 
     def __init__(
@@ -194,12 +196,16 @@ class ShardCodec(Envelope):
         ]
         super().__init__(parts, digest_size)
         self._counters, self._types = counter.counters, counter.state_types
+        self._front = 0 if clock.window is None else PASSED.size
 
-    def encode(self, columns: Columns, digest: bytes, pending: Mapping[int, bytes]) -> bytes:
+    def encode(
+        self, columns: Columns, digest: bytes, pending: Mapping[int, bytes], front: bytes = b""
+    ) -> bytes:
         step, names, state, shown, waiting = columns
         plain, arrays = state[1 : self._counters], state[self._counters :]
         kinds = self._types(len(state))[self._counters :] if state else ""
         parts = [
+            front,
             _SHARD.pack(len(names), len(arrays), len(waiting), len(pending)),
             *lengths_and_texts(names),
             *(
@@ -228,6 +234,7 @@ class ShardCodec(Envelope):
     def _read(self, data: bytes, step: int, at: int) -> tuple[Columns, dict[int, bytes], int]:
         """All that a memory holds, and where that ends."""
         plain = struct.unpack_from(f"<{(at - self._first) // 8}q", data, self._first)
+        at += self._front
         n, arrays, held, later = _SHARD.unpack_from(data, at)
         names, at = unpack_texts(data, at + _SHARD.size, n)
         if arrays > len(data):

@@ -108,10 +108,6 @@ class Envelope:
     def memory_of(self, data: bytes) -> bytes:
         return data[self._first + _SIZE.unpack_from(data)[0] : -CHECK.size]
 
-    def with_memory(self, data: bytes, memory: bytes) -> bytes:
-        """The same bytes with another memory."""
-        return self.seal(data[: self._first + _SIZE.unpack_from(data)[0]], memory)
-
     def _error(self, data: bytes) -> StateError:
         # Every format begins with its number and ends in a checksum, though the first ones, never
         # released, did not check all of it: those are known by their number alone.

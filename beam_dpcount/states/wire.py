@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 
@@ -54,30 +53,6 @@ def add_up(packed: Iterable[bytes], steps: int, cap: int) -> IntArray:
     for tick, x in zip(ticks.tolist(), xs.tolist(), strict=True):
         exact[tick] += x
     return np.array([min(max(x, -cap), cap) for x in exact], dtype=np.int64)
-
-
-def add_to(pairs: bytes, step: int, x: int) -> bytes:
-    """Pending pairs, sorted by tick, with x added to the sum of one of them."""
-    at = len(pairs)
-    if at and _TICK.unpack_from(pairs, at - 16)[0] >= step:
-        ticks = range(at // 16)
-        at = 16 * bisect_left(ticks, step, key=lambda i: _TICK.unpack_from(pairs, 16 * i)[0])
-        found, before = PAIR.unpack_from(pairs, at)
-        if found == step:
-            changed = PAIR.pack(step, _limited(before + x))
-            return b"".join((pairs[:at], changed, pairs[at + 16 :]))
-    return b"".join((pairs[:at], PAIR.pack(step, x), pairs[at:]))
-
-
-def take_due(pairs: bytes, step: int, cap: int) -> tuple[int, bytes]:
-    """The sum of all pending ticks up to `step`, clipped to +-cap, and the pairs that remain."""
-    at = total = 0
-    while at < len(pairs):
-        tick, x = PAIR.unpack_from(pairs, at)
-        if tick > step:
-            break
-        total, at = total + x, at + 16
-    return min(max(total, -cap), cap), pairs[at:] if at else pairs
 
 
 def _limited(x: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -161,14 +160,14 @@ class TickNumbers(TickNumbersPlan, Counting):
             events = events | "Restart" >> beam.WindowInto(self._restarting())
         how = self.how(counter, entropy, bound)
         how |= {"alone": spreads_groups(events.pipeline), "until": until}
+        # There each round of timers is a bundle, which costs some milliseconds.
+        how |= {"ahead": _AHEAD if streaming and jumps_to_the_end(events) else 1}
         if selection is not None and self._select is not None:
             shards = self._shard_plan_of(selection, clock, **how)
             select = self._select_each if streaming else self._select_all
             releases = select(events, intake, shards)
         else:
-            # There each round of timers is a bundle, which costs some milliseconds.
-            ahead = _AHEAD if streaming and jumps_to_the_end(events) else 1
-            plan = self._plan_of(counter, clock, self._listed, ahead=ahead, **how)
+            plan = self._plan_of(counter, clock, self._listed, **how)
             released = self._each_tick if streaming else self._all_ticks
             releases = released(events, intake, plan)
         if self._restart is None:
@@ -213,35 +212,41 @@ class TickNumbers(TickNumbersPlan, Counting):
         """The windows in each of which the count starts anew; None: those of the input."""
         return None if self._restart is None else windows_of(self._clock)
 
-    @staticmethod
-    def _seeds(
-        events: PCollection[Any], plan: Any, origins: Sequence[int], windowing: Any
-    ) -> PCollection[tuple[int, bytes]]:
-        """What starts the clock of each shard."""
-        seed: Any = beam.ParDo(SeedShards(origins))
-        return (
-            events.pipeline
-            | "Shards" >> beam.Create(range(plan.shards), reshuffle=False)
-            | "SeedShards" >> seed.with_output_types(tuple[int, bytes])
-            | "Window" >> beam.WindowInto(windowing)
-        )
-
     def _each_tick(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
     ) -> PCollection[Release]:
+        read, count = self._read_ticks(intake, plan), self._count_each(plan)
+        return self._in_shards(events, "ReadTicks", read, "CountEachTick", count)
+
+    def _select_each(
+        self, events: PCollection[Any], intake: TickIntake, plan: ShardPlan
+    ) -> PCollection[Release]:
+        read = self._sum_shards(intake, plan.shards, ticks_apart=True)
+        return self._in_shards(events, "SumShards", read, "CountShards", self._count_shards(plan))
+
+    def _in_shards(
+        self, events: PCollection[Any], sums_label: str, read: Any, label: str, count: CountEachTick
+    ) -> PCollection[Release]:
+        """Events summed up by `read`, and released by `count`, from seeds of its shards on."""
+        clock, function = count.plan.clock, events.windowing.windowfn
         # In the global window, where one cell goes from window to window.
-        windowing = events.windowing if plan.clock.window is None else windows.GlobalWindows()
-        seeds = self._seeds(events, plan, plan.clock.origins()[:1], windowing)
-        read: Any = beam.ParDo(self._read_ticks(intake, plan))
-        sums = events | "ReadTicks" >> read.with_output_types(tuple[int, bytes])
-        if plan.clock.window is not None:
+        windowing = events.windowing if clock.window is None else windows.GlobalWindows()
+        seed: Any = beam.ParDo(SeedShards(clock.origins()[0]))
+        seeds = (
+            events.pipeline
+            | "Shards" >> beam.Create(range(count.plan.shards), reshuffle=False)
+            | "SeedShards" >> seed.with_output_types(tuple[int, bytes])
+            | "Window" >> beam.WindowInto(windowing)
+        )
+        sums = events | sums_label >> beam.ParDo(read).with_output_types(tuple[int, bytes])
+        if clock.window is not None:
             sums = sums | "Global" >> beam.WindowInto(windowing)
         both = (seeds, sums) | "Flatten" >> beam.Flatten()
-        count: Any = beam.ParDo(self._count_each(plan)).with_output_types(self._released)
-        releases = both | "CountEachTick" >> count
-        if plan.clock.window is None:
+        released: Any = beam.ParDo(count).with_output_types(self._released)
+        releases = both | label >> released
+        if clock.window is None:
             return releases
-        return releases | "ByWindow" >> beam.WindowInto(events.windowing)
+        return releases | "ByWindow" >> beam.WindowInto(function)
 
     def _all_ticks(
         self, events: PCollection[Any], intake: TickIntake, plan: TickPlan
@@ -263,16 +268,6 @@ class TickNumbers(TickNumbersPlan, Counting):
             | "CountAllTicks" >> count.with_output_types(self._released)
         )
         return self._in_windows_of(events, releases, intake.clock)
-
-    def _select_each(
-        self, events: PCollection[Any], intake: TickIntake, plan: ShardPlan
-    ) -> PCollection[Release]:
-        seeds = self._seeds(events, plan, intake.clock.origins(), events.windowing)
-        read: Any = beam.ParDo(self._sum_shards(intake, plan.shards, ticks_apart=True))
-        sums = events | "SumShards" >> read.with_output_types(tuple[int, bytes])
-        both = (seeds, sums) | "Flatten" >> beam.Flatten()
-        count: Any = beam.ParDo(self._count_shards(plan))
-        return both | "CountShards" >> count.with_output_types(self._released)
 
     def _select_all(
         self, events: PCollection[Any], intake: TickIntake, plan: ShardPlan

@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "a period",
         "a restart takes people of the window before over, uncharged",
-        f"{_DOFNS}/ticks.py",
+        f"{_DOFNS}/tick_shards.py",
         "elif self._plan.fold and at > passed:",
         "elif self._plan.fold:",
         "tests/test_periods_streaming.py::test_a_restart_takes_nobody_over[fold]",
@@ -687,11 +687,11 @@ MUTANTS = (
     ),
     Mutant(
         "caps",
-        "the sum of a tick has no cap in a cell",
-        f"{_STATES}/wire.py",
-        "return min(max(total, -cap), cap), pairs[at:] if at else pairs",
-        "return total, pairs[at:] if at else pairs",
-        "tests/test_ticks.py::test_pending_sums_follow_a_plain_dictionary",
+        "the sum of a tick has no cap in a cell of listed keys",
+        f"{_DOFNS}/pending.py",
+        "    return np.clip(sums, -caps, caps)\n",
+        "    return sums\n",
+        "tests/test_tick_pipelines.py::test_the_sum_of_a_tick_is_clipped[SmoothBinary-streaming]",
     ),
     Mutant(
         "caps",
@@ -775,9 +775,10 @@ MUTANTS = (
     Mutant(
         "skipped steps",
         "a tick without events is not released",
-        f"{_DOFNS}/ticks.py",
-        "in zip(keys, values.reshape(x.shape), strict=True):\n            yield",
-        "in zip(keys, values.reshape(x.shape), strict=True):\n            if x.any(): yield",
+        f"{_DOFNS}/tick_shards.py",
+        "        pairs = zip(self.keys, values, strict=True)\n",
+        "        both = zip(self.keys, values, x, strict=True)\n"
+        "        pairs = [(key, value) for key, value, row in both if row.any()]\n",
         "tests/test_tick_pipelines.py::test_keys_without_events_have_releases[fn-streaming]",
     ),
     Mutant(
@@ -859,13 +860,10 @@ MUTANTS = (
         "a clock yields before it writes its state",
         f"{_DOFNS}/ticks.py",
         "        # State first: what is yielded must never be ahead of what is remembered.\n"
-        "        cell.write(codec.encode(state, digests, self._front(passed) + memory))\n"
-        "        self._set(timer, tick + plan.ahead)\n",
-        "        yield _placed(\n"
-        "            self._made(keys[0], tick, 0, values.reshape(x.shape)[0], 0.0), 0, (window,)\n"
-        "        )\n"
-        "        cell.write(codec.encode(state, digests, self._front(passed) + memory))\n"
-        "        self._set(timer, tick + plan.ahead)\n",
+        "        cell.write(of_tick.data)\n",
+        "        for key, value in of_tick.values:\n"
+        "            yield _placed(self._made(key, of_tick.number, 0, value, 0.0), 0, (window,))\n"
+        "        cell.write(of_tick.data)\n",
         "tests/test_state_first.py::test_a_step_is_remembered_before_it_is_seen[each_tick]",
     ),
     Mutant(
@@ -2132,7 +2130,7 @@ MUTANTS = (
     Mutant(
         "local days",
         "an event too late for the last tick of a short window counts in the next window",
-        f"{_DOFNS}/ticks.py",
+        f"{_DOFNS}/tick_shards.py",
         "steps = clock.steps_of(clock.origin_after(passed))",
         "steps = clock.steps",
         "tests/test_local_days.py::test_no_event_of_a_short_window_counts_in_the_next",
