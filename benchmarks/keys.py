@@ -2,8 +2,8 @@
 
 Keys have min(U^(-1/1.3), 5000) events, three of four no more than two, at ticks at random.
 Bounded: a TickCount with SelectKeys, beside a GroupByKey of the same events, and beside the noise
-of the keys that are tested, drawn and nothing else. Streaming: its shards, beside a timer a key, of
-a TickCount with listed keys. Whole pipelines on the local FnApiRunner, its state cache off, each in
+of the keys that are tested, drawn and nothing else. Streaming: its shards, beside those of a
+TickCount with listed keys. Whole pipelines on the local FnApiRunner, its state cache off, each in
 a process of its own, by CPU time; events are made up inside a DoFn.
 """
 
@@ -110,7 +110,7 @@ def _shards(keys: int, ticks: int, at_least: int) -> Any:
     return count_of(ticks, "streaming", dp.SelectKeys(at_least=at_least))
 
 
-def _timers(keys: int, ticks: int, at_least: int) -> Any:
+def _listed(keys: int, ticks: int, at_least: int) -> Any:
     return count_of(ticks, "streaming", [f"key-{place}" for place in range(keys)])
 
 
@@ -123,7 +123,7 @@ PIPELINES: dict[str, Callable[[int, int, int], Any]] = {
     "timed": _timed,
     "bounded": _bounded,
     "shards": _shards,
-    "timers": _timers,
+    "listed": _listed,
     "all_shown": _all_shown,
 }
 
@@ -203,7 +203,7 @@ def slopes(sizes: Sequence[tuple[int, int]], net: Sequence[float]) -> str:
 
 
 STREAMING = (
-    ("timers", 1000, "listed keys, in a shard"),
+    ("listed", 1000, "listed keys, in a shard"),
     ("all_shown", 1000, "shards, keys shown by their second event"),
     ("shards", 1000, "shards"),
     ("shards", 20_000, "shards"),

@@ -112,10 +112,12 @@ def test_slopes_are_powers() -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_selecting_costs_little_beside_a_timer_a_key() -> None:
-    """CPU time of whole pipelines, each in a process of its own."""
-    listed, shards = keys.measure("timers", 200, 30, 1), keys.measure("shards", 4000, 30, 1)
-    assert shards.seconds / 4000 < listed.seconds / 200 / 5
+def test_keys_that_are_selected_cost_about_what_listed_ones_do() -> None:
+    """CPU time of whole pipelines, each in a process of its own, in turns: 1.05 times as much on a
+    quiet machine, 2.1 once on a busy one. With a state a key it was more than five times less."""
+    ways = [("listed", "shards")[i % 2] for i in range(4)]
+    found = [keys.measure(way, 4000, 30, 1).seconds for way in ways]
+    assert min(found[1::2]) < 2.5 * min(found[::2])
 
 
 # make bench

@@ -239,9 +239,12 @@ def test_a_list_of_views_is_one_row_a_key_and_tick(path: str) -> None:
 def test_a_list_of_views_shares_the_budget_and_says_so() -> None:
     views = [HOURS, HOURS.each()]
     count = TickCount(dp.ZCDP(0.5), views, keys=LISTED)
-    alone = TickCount(dp.ZCDP(0.25), HOURS, keys=LISTED)
+    alone = TickCount(dp.ZCDP(0.3), HOURS, keys=LISTED)
     assert count.counters["count"].max_variance() == pytest.approx(alone.counter.max_variance())
-    assert "the budget is split among them, count 50 %, count_each 50 %" in str(count)
+    assert "the budget is split among them, count 60 %, count_each 40 %; count" in str(count)
+    apart = TickCount(dp.ZCDP(0.5), [HOURS, HOURS.each()], dp.Rate("level = A"), keys=LISTED)
+    assert "the budget is split among them" in str(apart)
+    assert [part.share for part in apart._parts] == [0.5, 0.5]
     assert "budget: rho = 0.5" in str(count)
     with pytest.raises(AttributeError, match=r"take \.counters"):
         _ = count.counter

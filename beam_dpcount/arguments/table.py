@@ -205,6 +205,9 @@ COUNT = parsed(
         values, else 0 1
     unit U: positive, numbers, default=1, example=0.01, more
         values are rounded to multiples of it (default 1)
+    prefer {so-far,each,last}: text, sentence, more
+        of a count so far and in each tick, the view that gets most of the budget; each number is
+        computed from all of them
     confidence: share, sentence fields, default=0.95, example=0.95
         the level of the intervals
     relation {replace_one,add_remove}: text, elements, default=replace_one, more

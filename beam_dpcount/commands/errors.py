@@ -59,7 +59,11 @@ _DRY = {
 
 OWN = (
     *changes.STEPS,
-    *(replace(one, group="count", applies="") for one in ARGUMENTS if one.repeats),
+    *(
+        replace(one, group="count", applies="")
+        for one in ARGUMENTS
+        if one.repeats or one.name == "prefer"
+    ),
     *parsed(
         "count",
         """

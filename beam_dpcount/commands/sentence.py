@@ -39,7 +39,7 @@ from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.plans.columns import columns_of
 from beam_dpcount.plans.losses import together_of
-from beam_dpcount.plans.sentence import Part, TickCountPlan, norms_of
+from beam_dpcount.plans.sentence import Part, TickCountPlan, largest_stddevs, norms_of
 from beam_dpcount.statistics.items import keys_of, places
 from beam_dpcount.statistics.metrics import Metric, People
 from beam_dpcount.statistics.metrics.base import OfField
@@ -144,7 +144,7 @@ class Sentence(TickTask):
             **how,
             **{
                 name: values[name]
-                for name in ("mechanism", "relation", "max_per_tick", "late", "path")
+                for name in ("mechanism", "relation", "max_per_tick", "late", "path", "prefer")
             },
         )
         self.use(self.count)
@@ -494,10 +494,13 @@ class Sentence(TickTask):
 
     def _halves(self) -> dict[str, tuple[float, float]]:
         """Of each column within what it is 95 % of the time, and its largest standard deviation."""
-        found = {}
+        found, combined = {}, self.count.combined
         for part in self.parts:
-            for name, stddev in largest_stddevs(part).items():
-                found[name] = stddev * half_widths(part.engine.counter), stddev
+            for name, stddev in largest_stddevs(part, combined).items():
+                half = stddev * half_widths(part.engine.counter)
+                if combined is not None and name in combined.names:
+                    half = combined.half_width(stddev)
+                found[name] = half, stddev
         return {name: found[name] for name in self.count.columns if name in found}
 
     def stddevs(self) -> dict[str, str]:
@@ -689,13 +692,3 @@ def half_widths(counter: Counter) -> float:
     """Within how many standard deviations noise is 95 % of the time, at the noisiest tick."""
     stddev = math.sqrt(counter.max_variance())
     return dp.largest_half_width(counter, LEVEL) / stddev if stddev else 0.0
-
-
-def largest_stddevs(part: Part) -> dict[str, float]:
-    """The largest standard deviations of a part's columns, where they are public."""
-    engine = part.engine
-    if engine.is_number:
-        return {part.names[0]: math.sqrt(engine.counter.max_variance())}
-    columns = engine.expected((), None).columns
-    named = zip(part.names, columns, strict=False)
-    return {name: column.stddev for name, column in named if column.stddev is not None}

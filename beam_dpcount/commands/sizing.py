@@ -16,6 +16,7 @@ from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.report import LEVEL, many
+from beam_dpcount.counters.views import CombinedColumns
 from beam_dpcount.plans.expected import ExpectedColumn
 from beam_dpcount.plans.sentence import Part
 from beam_dpcount.statistics.metrics import Metric, People, Sum
@@ -76,7 +77,7 @@ class Sizing:
                     f"--view {view!r}: give a number of ticks, as no tick has a length here"
                 )
 
-    def count(self, budget: Budget) -> TickCount:
+    def count(self, budget: Budget, prefer: str | None = None) -> TickCount:
         """The transform that would count."""
         options = self.options
         clock = dp.Clock("1h", start=0, ticks=options.ticks)
@@ -94,15 +95,19 @@ class Sizing:
             relation=options.relation or "add_remove",
             max_per_tick=options.max_per_tick,
             path="streaming" if options.replays else "auto",
+            prefer=prefer or options.prefer,
         )
 
     def rows(self, budget: Budget, scale: float = 1.0) -> list[Row]:
         """What is said of each column; `scale` times as many rows, or people."""
         count, found = self.count(budget), {}
         events = list(self._made_up(scale))
+        combined = count.combined
         for part in count._parts:
             measures = [metric for metric in part.metrics for _ in metric.columns]
             columns = _columns(part, events, count.users)
+            if combined is not None and part.names[0] in combined.names:
+                columns = [_combined(column, combined) for column in columns]
             for name, metric, column in zip(part.names, measures, columns, strict=False):
                 found[name] = _row(name, metric, column)
         return [found[name] for name in count.columns]
@@ -148,9 +153,27 @@ def lines(options: argparse.Namespace, budget: Budget) -> list[str]:
     )
     if options.per_user is not None:
         found.append(f"People: at most {many(options.per_user, 'row')} of a person count.")
+    found += _trade(sizing, budget)
     if options.want is not None:
         found += _wanted(sizing, budget, options.want)
     return found
+
+
+def _trade(sizing: Sizing, budget: Budget) -> list[str]:
+    """What combined views are within, for each that may be preferred."""
+    count = sizing.count(budget)
+    if count.combined is None:
+        return []
+    said = []
+    for name in count.combinable:
+        combined = sizing.count(budget, name).combined
+        if combined is not None:
+            halves = (
+                f"{column} ± {combined.half_width(stddev):.3g}"
+                for column, stddev in combined.largest_stddevs.items()
+            )
+            said.append(f"{name}: {', '.join(halves)}")
+    return [f"With --prefer {'; '.join(said)}."]
 
 
 def _wanted(sizing: Sizing, budget: Budget, want: float) -> list[str]:
@@ -217,6 +240,13 @@ def _columns(part: Part, events: Sequence[Event], users: dp.Users | None) -> Col
     stddev = math.sqrt(engine.counter.max_variance())
     half = dp.largest_half_width(engine.counter, LEVEL)
     return [ExpectedColumn(part.names[0], value, stddev, value - half, value + half, "")]
+
+
+def _combined(column: ExpectedColumn, combined: CombinedColumns) -> ExpectedColumn:
+    """A column with the noise that is left where views are combined."""
+    stddev = combined.largest_stddevs[column.name]
+    value, half = column.value or 0.0, combined.half_width(stddev)
+    return replace(column, stddev=stddev, low=value - half, high=value + half)
 
 
 def _row(name: str, metric: Metric, column: ExpectedColumn) -> Row:

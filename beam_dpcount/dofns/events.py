@@ -12,12 +12,13 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.coders import BytesCoder
-from apache_beam.transforms.userstate import BagStateSpec
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.views import CombinedColumns
 from beam_dpcount.dofns.intake import has_str_key, is_pair
 from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.dofns.versions import VersionedDoFn
@@ -25,7 +26,7 @@ from beam_dpcount.reading import UNREADABLE, read, text_of
 from beam_dpcount.states.all_vectors import Reading
 from beam_dpcount.statistics.items import keys_of, places
 
-_FORMAT = 1  # of what a join keeps of a tick
+_FORMAT = 2  # of what a join keeps of a key
 _PLACE = struct.Struct("<q")
 _NEVER = GlobalWindow().max_timestamp().micros
 
@@ -105,34 +106,43 @@ class Parts:
       names: the columns, in their order.
       many: how many parts there are.
       keys: all keys, in their order.
+      combined: columns that are combined, if there are any.
     """
 
     clock: Grid
     names: Sequence[str]
     many: int
     keys: Sequence[str]
+    combined: CombinedColumns | None = None
 
-    def row(self, key: str, step: int, parts: Iterable[bytes]) -> TickRelease:
-        """The row that parts make."""
+    def row(
+        self, key: str, step: int, parts: Iterable[bytes], state: Sequence[float] | None
+    ) -> tuple[TickRelease, Sequence[float] | None]:
+        """The row that parts make, and what combined columns remember from then on.
+
+        `state` is what they remember of the ticks before, each of which was there.
+        """
         found: list[dict[str, Any]] = [{} for _ in range(5)]
         restart = None
         for _, _, number, *columns in sorted(map(json.loads, parts), key=itemgetter(1)):
             restart = restart if number is None else number
             for known, column in zip(found, columns, strict=True):
                 known.update(column)
+        if self.combined is not None:
+            state = self.combined.row(state, step, found[:4])
         start, end = self.clock.borders(step, 1)
         columns = ({name: each[name] for name in self.names} for each in found)
-        return TickRelease(key, step, start, end, restart, list(self.names), *columns)
+        return TickRelease(key, step, start, end, restart, list(self.names), *columns), state
 
 
 class ToPart(VersionedDoFn):
-    """A release of one count to ((key, step), its part of the row, as bytes).
+    """A release of one count to (key, its step and its part of the row, as bytes).
 
     Args:
       part: which part it is.
       reading: knows intervals, where releases are of one number; None: they have them.
       ticks: how many there are. Counts that start anew may go on beyond, but rows do not.
-      places: the place of each key, on bounded input: to (place, (step, part)) instead.
+      places: the place of each key, on bounded input: to (place, ...) instead.
     """
 
     def __init__(
@@ -155,10 +165,8 @@ class ToPart(VersionedDoFn):
         else:
             columns = self._of_number(release)
         part = json.dumps([_FORMAT, self._part, release.restart, *columns]).encode()
-        if self._places is None:
-            yield (release.key, release.step), part
-        else:
-            yield self._places[release.key], _PLACE.pack(release.step) + part
+        key = release.key if self._places is None else self._places[release.key]
+        yield key, _PLACE.pack(release.step) + part
 
     def _of_number(self, release: Release) -> list[dict[str, Any]]:
         half = 0.0 if self._reading is None else self._reading.half_width(release.stddev)
@@ -168,27 +176,32 @@ class ToPart(VersionedDoFn):
 
 
 class JoinEach(VersionedDoFn):
-    """Streaming: parts of a key's tick to the row, once all of them are there.
+    """Streaming: parts of a key's ticks to rows, tick by tick, once all parts of a tick are there.
 
-    A cell a key and tick, which is cleared then. Parts hold noised releases only.
+    A cell a key: how many ticks came out, what combined columns remember, and parts that wait. It
+    holds noised releases only.
     """
 
-    PARTS = BagStateSpec("parts", BytesCoder())
+    CELL = ReadModifyWriteStateSpec("rows", BytesCoder())
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
     def process(
-        self, element: tuple[tuple[str, int], bytes], bag: Any = beam.DoFn.StateParam(PARTS)
-    ) -> Iterator[Any]:
-        (key, step), part = element
-        found = {json.loads(each)[1]: each for each in (*bag.read(), part)}
-        if len(found) < self._parts.many:
-            bag.add(part)
-            return
-        bag.clear()
-        row = self._parts.row(key, step, found.values())
-        yield TimestampedValue(row, Timestamp(micros=min(row.timestamp, _NEVER)))
+        self, element: tuple[str, bytes], cell: Any = beam.DoFn.StateParam(CELL)
+    ) -> list[Any]:
+        key, packed = element
+        passed, state, waiting = json.loads(cell.read() or b"[0, null, {}]")
+        (step,), part = _PLACE.unpack_from(packed), packed[_PLACE.size :].decode()
+        waiting.setdefault(str(step), {})[str(json.loads(part)[1])] = part
+        rows = []
+        while len(waiting.get(str(passed + 1), ())) == self._parts.many:
+            passed += 1
+            row, state = self._parts.row(key, passed, waiting.pop(str(passed)).values(), state)
+            rows.append(TimestampedValue(row, Timestamp(micros=min(row.timestamp, _NEVER))))
+        # State first: what is returned must never be ahead of what is remembered.
+        cell.write(json.dumps([passed, state, waiting]).encode())
+        return rows
 
 
 class JoinAll(VersionedDoFn):
@@ -202,6 +215,7 @@ class JoinAll(VersionedDoFn):
         steps: dict[int, list[bytes]] = {}
         for each in packed:
             steps.setdefault(_PLACE.unpack_from(each)[0], []).append(each[_PLACE.size :])
+        state: Sequence[float] | None = None
         for step in sorted(steps):
-            row = self._parts.row(self._parts.keys[place], step, steps[step])
+            row, state = self._parts.row(self._parts.keys[place], step, steps[step], state)
             yield _placed(row, min(row.timestamp, _NEVER), (GlobalWindow(),))

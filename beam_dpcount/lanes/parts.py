@@ -75,9 +75,16 @@ class PartsLane:
             return
         listed = [(part, lane) for part, lane, _ in self._lanes if isinstance(lane, ListedLane)]
         known = [self._by_step(part, lane) for part, lane in listed]
+        combined = self._count.combined
         for of_key in zip(*known, strict=True):
+            state: Sequence[float] | None = None
             for step in sorted(of_key[0][1]):
-                yield self._joined(of_key[0][0], step, [steps[step] for _, steps in of_key])
+                row = self._joined(of_key[0][0], step, [steps[step] for _, steps in of_key])
+                if combined is not None:
+                    values, stddevs, lows, highs = columns = [dict(each) for each in row[6:10]]
+                    state = combined.row(state, step, columns)
+                    row = row._replace(values=values, stddevs=stddevs, lows=lows, highs=highs)
+                yield row
 
     def _by_step(self, part: Part, lane: ListedLane) -> Iterator[tuple[str, dict[int, TickRow]]]:
         """The rows of each key, by tick; counts that start anew may go on beyond the clock."""

@@ -218,6 +218,13 @@ class ExponentialSums(RoundedMechanism):
         steps = np.arange(1, n + 1, dtype=np.int64)
         return np.asarray(by.scales[np.searchsorted(by.starts, steps, side="right") - 1])
 
+    def _row_weights(self, n: int) -> FloatArray:
+        """The weights of rows 1 .. n."""
+        by = self._stretches
+        steps = np.arange(1, n + 1, dtype=np.int64)
+        units = np.array(by.weights)[np.searchsorted(by.starts, steps, side="right") - 1]
+        return np.asarray(np.ldexp(units.astype(float), -by.weight_bits))
+
     def encoder(self, n: int) -> FloatArray:
         p, j = self._poles, np.arange(self.check_steps(n))[:, None]
         return toeplitz(powers(p.a, j) @ p.c) / self._column_scales(n)

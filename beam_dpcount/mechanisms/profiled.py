@@ -82,12 +82,6 @@ class ProfiledBLT(BLT):
         lost = math.ldexp(self._tables.floors, -self._stretches.fraction)
         return (1 + lost + _POINT) * (1 + 1e-12)
 
-    def _row_weights(self, n: int) -> FloatArray:
-        by = self._stretches
-        steps = np.arange(1, n + 1, dtype=np.int64)
-        units = np.array(by.weights)[np.searchsorted(by.starts, steps, side="right") - 1]
-        return np.asarray(np.ldexp(units.astype(float), -by.weight_bits))
-
     def encoder(self, n: int) -> FloatArray:
         return np.asarray(super().encoder(n) * self._row_weights(n)[:, None])
 

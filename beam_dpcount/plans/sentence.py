@@ -11,12 +11,19 @@ from typing import Any, ClassVar, NamedTuple
 from beam_dpcount.budget.budgets import Budget, PureDP
 from beam_dpcount.budget.ledger import Ledger, plain_budget
 from beam_dpcount.budget.shares import Share
-from beam_dpcount.checks import ParameterError, check_callable, check_whole
+from beam_dpcount.checks import ParameterError, check_callable, check_choice, check_whole
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart, now
 from beam_dpcount.counters.people import Users, check_users
 from beam_dpcount.counters.periods import Periods, periods_of
 from beam_dpcount.counters.selection import Selection, SelectKeys
 from beam_dpcount.counters.total import ALL, Total
+from beam_dpcount.counters.views import (
+    MOST_LAGS,
+    MOST_TICKS,
+    CombinedColumns,
+    CombinedViews,
+    can_combine,
+)
 from beam_dpcount.mechanisms import Mechanism
 from beam_dpcount.noise.entropy import Entropy
 from beam_dpcount.plans.described import ENDLESS, Plan, configured
@@ -34,6 +41,16 @@ _SHOWS_KEYS = Count(name="(number of events that shows keys)")
 _OF_ENGINES = (
     *("users", "mechanism", "relation", "max_per_tick", "until", "late", "on_unknown"),
     *("on_reject", "other", "path", "entropy", "allow_runner"),
+)
+# Of the budget of "so far", "each" and "last" where they are combined, without and with "last".
+_PERCENTS: tuple[dict[str | None, tuple[int, ...]], ...] = (
+    {None: (60, 40), "so-far": (90, 10), "each": (30, 70)},
+    {None: (40, 30, 30), "so-far": (70, 15, 15), "each": (20, 60, 20), "last": (20, 20, 60)},
+)
+_NOT_COMBINED = (
+    "weighs views that are combined, and this count has none of that name",
+    "give it where one Count or Sum is counted both so far and in each tick, under a budget with "
+    "rho or a delta, or leave {prefer} out",
 )
 _KEYS = (
     "give keys=[...] with the public keys, keys=dp.SelectKeys() if they are private, or "
@@ -85,6 +102,7 @@ class TickCountPlan(Plan):
     on_reject: str = "drop"
     other: str | None = None
     confidence: float = 0.95
+    prefer: str | None = None
     value: Callable[[Any], Any] | None = None
     key: str | Callable[[Any], Any] | None = None
     max_items: int | None = None
@@ -110,6 +128,7 @@ class TickCountPlan(Plan):
         self._present = now()  # once: parts that read it by themselves would release unlike ticks
         self._budget, self._account = plain_budget(self.budget)
         self._parts = self._made_parts()
+        self._check_prefer()
         names = [self._named(view, metric) for view in self._views for metric in self._metrics]
         self.columns = _check_columns([name for some in names for name in some])
         self._fix()
@@ -248,16 +267,85 @@ class TickCountPlan(Plan):
         return tuple(name + view.suffix for name in metric.columns)
 
     def _made_parts(self) -> list[Part]:
+        shares = self._shares_of_combined()
+        parts = self._parts_with(shares)
+        if not shares or self._combined_of(parts) is not None:
+            return parts
+        return self._parts_with({})
+
+    def _parts_with(self, of_views: Mapping[View, Fraction]) -> list[Part]:
+        """The parts, of whose budget views get these shares, by default equal ones."""
         groups = [(view, some) for view in self._views for some in self._groups(view)]
-        pure = isinstance(self._budget, PureDP)
+        pure, equal = isinstance(self._budget, PureDP), Fraction(1, len(self._views))
         weights = [_weight(some, pure) / _weight(self._metrics, pure) for _, some in groups]
-        shares = [weight / len(self._views) for weight in weights]
+        shares = [
+            weight * of_views.get(view, equal)
+            for (view, _), weight in zip(groups, weights, strict=True)
+        ]
         budgets = _split(self._budget, self.budget, shares)
         parts = []
         for (view, some), share, budget in zip(groups, shares, budgets, strict=True):
             names = tuple(name for metric in some for name in self._named(view, metric))
             parts.append(Part(view, some, names, share, self._engine(budget, view, some, names)))
         return parts
+
+    @property
+    def combinable(self) -> dict[str, Any]:
+        """Views of one sum of events whose numbers tell of one another, by name.
+
+        At least "so-far" and "each", or none.
+        """
+        if not self._is_number(self._metrics) or counts_people(self._metrics):
+            return {}
+        found: dict[str, Any] = {}
+        for name, kind in (("so-far", Clock), ("each", Each), ("last", Last)):
+            some = [view for view in self._views if isinstance(view, kind)]
+            if some:
+                found[name] = some[0]
+        if not {"so-far", "each"} <= found.keys() or self.grid.ticks > MOST_TICKS:
+            return {}
+        if "last" in found and found["last"].ticks > MOST_LAGS:
+            del found["last"]
+        return found
+
+    def _shares_of_combined(self) -> dict[View, Fraction]:
+        """Of the budget, those of views that are combined."""
+        views = self.combinable
+        if not views:
+            return {}
+        percents = _PERCENTS["last" in views]
+        of_each = percents.get(self.prefer) or percents[None]
+        whole = Fraction(len(views), len(self._views))
+        return {
+            view: whole * Fraction(percent, 100)
+            for view, percent in zip(views.values(), of_each, strict=True)
+        }
+
+    def _combined_of(self, parts: Sequence[Part]) -> CombinedColumns | None:
+        views = self.combinable
+        if not views:
+            return None
+        of = {part.view: part for part in parts}
+        so_far, each, *more = (of[view].engine.counter for view in views.values())
+        last = more[0] if more else None
+        ticks, window = self.grid.ticks, views["last"].ticks if "last" in views else 0
+        if not can_combine(so_far, each, ticks, window):
+            return None
+        names = tuple(name for view in views.values() for name in of[view].names)
+        combined = CombinedViews(so_far, each, last, ticks, window)
+        return CombinedColumns(combined, names, self.confidence)
+
+    @property
+    def combined(self) -> CombinedColumns | None:
+        """The columns that are combined, each computed from all of them; None: none are."""
+        return self._combined_of(self._parts)
+
+    def _check_prefer(self) -> None:
+        if self.prefer is None:
+            return
+        check_choice("prefer", self.prefer, ("so-far", "each", "last"))
+        if self.prefer not in self.combinable or self.combined is None:
+            raise ParameterError("prefer", *_NOT_COMBINED)
 
     def _groups(self, view: View) -> list[tuple[Metric, ...]]:
         """The metrics that one engine counts in a view."""
@@ -427,7 +515,11 @@ class TickCountPlan(Plan):
             own = part.engine._describe()
             known = ("budget", "mechanism", "noise", "neighbouring_relation")
             first[f"part {part.label}"] = ", ".join(f"{name}: {own[name]}" for name in known)
-        largest = (_largest_of(part) for part in self._parts)
+        combined = self.combined
+        if combined is not None:
+            names = ", ".join(combined.names)
+            first["views"] += f"; {names}: each is computed from all of them"
+        largest = (_largest_of(part, combined) for part in self._parts)
         first["largest_stddev_of_columns"] = ", ".join(largest)
         return first
 
@@ -529,14 +621,20 @@ def _shares(parts: Sequence[Part]) -> str:
     return ", ".join(f"{part.label} {float(100 * part.share):.3g} %" for part in parts)
 
 
-def _largest_of(part: Part) -> str:
-    """The largest standard deviation of each column of a part, where it is public."""
-    engine = part.engine
-    if engine.is_number:
-        return f"{part.label} {math.sqrt(engine.counter.max_variance()):.3g}"
-    columns = zip(part.names, engine.expected((), None).columns, strict=True)
-    known = [f"{name} {each.stddev:.3g}" for name, each in columns if each.stddev is not None]
+def _largest_of(part: Part, combined: CombinedColumns | None) -> str:
+    known = [f"{name} {x:.3g}" for name, x in largest_stddevs(part, combined).items()]
     return ", ".join(known) or f"{part.label}: not public"
+
+
+def largest_stddevs(part: Part, combined: CombinedColumns | None) -> dict[str, float]:
+    """The largest standard deviations of a part's columns, where they are public."""
+    engine = part.engine
+    if combined is not None and part.names[0] in combined.names:
+        return {part.names[0]: combined.largest_stddevs[part.names[0]]}
+    if engine.is_number:
+        return {part.names[0]: math.sqrt(engine.counter.max_variance())}
+    columns = zip(part.names, engine.expected((), None).columns, strict=False)
+    return {name: column.stddev for name, column in columns if column.stddev is not None}
 
 
 def norms_of(parts: Sequence[Part]) -> str:

@@ -23,7 +23,9 @@ from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.transforms.sentence import TickCount
 
 _FIELDS, _PERSON = itemgetter(0), itemgetter(1)  # of what is read of a row
-_SAME = ("mechanism", "relation", "max_per_tick", "late", "other", "confidence", "path")
+_SAME = (
+    *("mechanism", "relation", "max_per_tick", "late", "other", "confidence", "path", "prefer"),
+)
 
 
 class TickCountRows(Rows):

@@ -75,8 +75,9 @@ class TickCount(TickCountPlan, Described):
         cost together.
       clock: a `Clock`, for all events so far, or one of its views: `clock.each()`, each tick alone;
         `clock.last(n)`, the last n ticks; `clock.restart(n)`, all events since the count started
-        anew, every n ticks. Or a list of them: each takes an equal part of the budget, and people
-        are bounded for each alone.
+        anew, every n ticks. Or a list of them, which share the budget; people are bounded for each
+        alone. Of one Count or Sum so far, in each tick and perhaps over the last 64 or fewer, every
+        number is computed from all releases up to its tick, where the budget is not pure.
       what: what is counted: Count() (the default), another metric of `dp.metrics`, or a list of
         them. Count() counts 1 an event, whatever its value. Metrics of a list share the budget by
         their weights.
@@ -99,6 +100,8 @@ class TickCount(TickCountPlan, Described):
       on_reject: the same for an event that counts nothing because of its value.
       other: a key of `keys`, under which events with keys that are not listed count.
       confidence: the level of the intervals of a TickRelease, of each by itself.
+      prefer: "so-far", "each" or "last": which of such views gets most of the budget. Default:
+        shares with which none of them is much worse than alone.
       value: makes what metrics read out of an event's payload. Default: the payload itself. An
         event for which it returns None, or raises an error, does not count.
       key: the name of the field that holds the key, or a function of the event: a text or a whole
@@ -136,6 +139,8 @@ class TickCount(TickCountPlan, Described):
       columns: the names of what is released, in their order.
       counter: the calibrated counter of each key, if there is one part.
       counters: that of each part, by its columns.
+      combined: columns that are computed from all releases of theirs, with their standard
+        deviations; None: there are none.
       selection: when keys are shown; None if they were listed.
 
     Raises:
@@ -374,9 +379,10 @@ class TickCount(TickCountPlan, Described):
     def _joined(self, events: PCollection[Any], streaming: bool) -> PCollection[TickRelease]:
         """One row a key and tick of all parts."""
         keys = self._parts[0].engine.keys
-        parts = Parts(self._clock.grid, self.columns, len(self._parts), keys)
+        combined = self.combined
+        parts = Parts(self._clock.grid, self.columns, len(self._parts), keys, combined)
         places = None if streaming else {key: place for place, key in enumerate(keys)}
-        kind: Any = tuple[tuple[str, int], bytes] if streaming else tuple[int, bytes]
+        kind: Any = tuple[str, bytes] if streaming else tuple[int, bytes]
         made = []
         for number, part in enumerate(self._parts):
             releases = events | f"Part {part.label}" >> part.engine

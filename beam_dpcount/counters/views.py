@@ -1,0 +1,240 @@
+"""Views of one count, each number from all that was released of it up to its tick.
+
+"So far" and "each" are released under shares of one budget, with noise of their own. Both know of
+the same ticks: a tick's own number corrects the running count, and the difference of two running
+counts tells of the ticks between. Causal least squares gives every view the linear combination of
+least variance, by a filter of constant state whose weights are public; what it is given has been
+released, so this is post-processing.
+
+Source: Kalman, A new approach to linear filtering and prediction problems (1960), for a state that
+holds the decoder's sums (see `mechanisms/recurrence.py`), the last sums and nothing of the data:
+what ticks count is unknown, with no law of its own [test_views.py: weights and variances are those
+of least squares over all releases].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from beam_dpcount.counters.counter import Counter
+from beam_dpcount.mechanisms.base import FloatArray
+from beam_dpcount.mechanisms.blt import ExponentialSums
+from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.noise.laws import DiscreteLaplace
+
+MOST_TICKS = 1 << 14  # weights of all ticks are computed beforehand, some 30 us each
+_NO_NOISE = 1e-300
+MOST_LAGS = 64  # ticks of `last`, each of which is a number of the filter's state
+
+
+@dataclass(frozen=True)
+class CombinedViews:
+    """The views "so far", "each", and perhaps "last", of one number of a key.
+
+    Args:
+      so_far, each, last: the counters of the releases; `last` is None if there is none.
+      ticks: how many there are.
+      window: of how many ticks `last` is the sum.
+
+    Guarantee: none of its own; it computes with releases and public numbers only.
+
+    Raises:
+      ValueError: `can_combine` says no.
+
+    Example:
+      >>> import beam_dpcount as dp
+      >>> rho = dp.ZCDP(0.25)
+      >>> so_far = dp.calibrate(dp.mechanisms.NormalizedBLT(365), rho)
+      >>> views = CombinedViews(so_far, dp.calibrate(SingleSteps(365), rho), None, 365)
+      >>> [round(float(x), 2) for x in views.stddevs[-1, :2]]
+      [3.64, 1.22]
+    """
+
+    so_far: Counter
+    each: Counter
+    last: Counter | None
+    ticks: int
+    window: int = 0
+
+    def __post_init__(self) -> None:
+        if not can_combine(self.so_far, self.each, self.ticks, self.window):
+            raise ValueError("these views cannot be combined")
+
+    @property
+    def grid(self) -> float:
+        """The coarsest of the lattices that releases lie on."""
+        return max(c.grid for c in (self.so_far, self.each, self.last) if c is not None)
+
+    @property
+    def stddevs(self) -> FloatArray:
+        """Of the numbers of each tick, in the order of the views, shape (ticks, 2 or 3)."""
+        return _filter_of(self).stddevs
+
+    def init(self) -> FloatArray:
+        """The state before the first tick."""
+        return np.zeros(_filter_of(self).size)
+
+    def step(
+        self, state: FloatArray, t: int, released: Sequence[float]
+    ) -> tuple[FloatArray, list[float]]:
+        """The state after a tick, and its numbers.
+
+        Args:
+          state: before it.
+          t: the tick, from 1.
+          released: of the views, in their order.
+        """
+        return _filter_of(self).step(state, t, released)
+
+
+class _Filter:
+    """What is computed once for all keys: the weights of all ticks.
+
+    The state: the decoder's sums and E of `recurrence.py`, then the sums up to the ticks before. At
+    a tick two numbers more are unknown: what it counts, and the draw of noise of "so far".
+
+    Fields, of all ticks:
+      rows: what the release of "so far" is of these numbers, shape (ticks, size + 2).
+      gains: how a surprise in it changes them, of the same shape.
+      known: the variances of "so far", "each", and "last" without its own release, (ticks, 3).
+      own: the variances of the releases of "last", shape (ticks,), or (0,).
+    """
+
+    def __init__(self, views: CombinedViews) -> None:
+        mechanism: Any = views.so_far.mechanism
+        ticks = views.ticks
+        self._fading, self._held = 1 - mechanism._poles.e, mechanism._poles.w
+        self._scales = mechanism._column_scales(ticks + 1)
+        self._row_weights = mechanism._row_weights(ticks)
+        self._poles = len(self._held)
+        self.size = self._poles + 1 + max(views.window, 1)
+        draw = views.so_far.variance(1) / mechanism.row_norm2(1)
+        self._weigh(ticks, draw, views.each.variance(1))
+        self.own = np.zeros(0)
+        if views.last is not None:
+            self.own = np.square(np.array(views.last.stddevs(ticks)))
+        known = self.known if len(self.own) else self.known[:, :2]
+        self.stddevs = np.sqrt(known)
+        if len(self.own):
+            together = np.maximum(known[:, 2] + self.own, _NO_NOISE)
+            self.stddevs[:, 2] = np.sqrt(known[:, 2] * self.own / together)
+
+    def _weigh(self, ticks: int, draw: float, own: float) -> None:
+        """`rows`, `gains` and `known`, given the variances of a draw of "so far", and of "each"."""
+        n, d = self.size, self._poles
+        self.rows, self.gains = np.zeros((ticks, n + 2)), np.empty((ticks, n + 2))
+        self.rows[:, :d] = self._scales[:ticks, None] * self._held
+        self.rows[:, [d, d + 1, n]] = 1
+        self.rows[:, n + 1] = self._scales[:ticks] / self._row_weights
+        self.known, covariance = np.empty((ticks, 3)), np.zeros((n, n))
+        for t, row in enumerate(self.rows):
+            wide = np.zeros((n + 2, n + 2))
+            wide[:n, :n], wide[n, n], wide[n + 1, n + 1] = covariance, own, draw
+            shared = wide @ row
+            self.gains[t] = shared / max(float(row @ shared), _NO_NOISE)
+            wide -= np.outer(self.gains[t], shared)
+            wide = (wide + wide.T) / 2
+            sums = wide[d + 1] + wide[n]
+            so_far = sums[d + 1] + sums[n]
+            last = so_far - 2 * sums[n - 1] + wide[n - 1, n - 1]
+            self.known[t] = np.maximum((so_far, wide[n, n], last), 0)
+            covariance = self._moved(self._moved(wide, t).T, t)
+
+    def step(
+        self, state: FloatArray, t: int, released: Sequence[float]
+    ) -> tuple[FloatArray, list[float]]:
+        n, d = self.size, self._poles
+        wide = np.zeros(n + 2)
+        wide[:n], wide[n] = state, released[1]
+        surprise = released[0] - float(np.sum(self.rows[t - 1] * wide))
+        wide += self.gains[t - 1] * surprise
+        so_far = float(wide[d + 1] + wide[n])
+        numbers = [so_far, float(wide[n])]
+        if len(self.own):
+            known, own = self.known[t - 1, 2], self.own[t - 1]
+            share = float(own / max(known + own, _NO_NOISE))
+            numbers.append(share * (so_far - float(wide[n - 1])) + (1 - share) * released[2])
+        return self._moved(wide, t - 1), numbers
+
+    def _moved(self, wide: FloatArray, t: int) -> FloatArray:
+        """The state after tick t, from 0, along the first axis."""
+        n, d = self.size, self._poles
+        draw = wide[n + 1] / self._row_weights[t]
+        after = np.empty((n, *wide.shape[1:]))
+        after[:d] = (self._fading * wide[:d].T).T + draw
+        decoded = np.tensordot(self._held, wide[:d], axes=1) + draw
+        after[d] = wide[d] + (self._scales[t] - self._scales[t + 1]) * decoded
+        after[d + 1] = wide[d + 1] + wide[n]
+        after[d + 2 :] = wide[d + 1 : n - 1]
+        return after
+
+
+@lru_cache(maxsize=32)
+def _filter_of(views: CombinedViews) -> _Filter:
+    return _Filter(views)
+
+
+@dataclass(frozen=True)
+class CombinedColumns:
+    """The columns of a row that are combined, and how.
+
+    Args:
+      views: what combines their releases.
+      names: of the columns, in the order of the views.
+      level: of confidence intervals.
+    """
+
+    views: CombinedViews
+    names: tuple[str, ...]
+    level: float
+
+    def row(
+        self, state: Sequence[float] | None, step: int, columns: Sequence[dict[str, Any]]
+    ) -> list[float]:
+        """The state of a key after a tick, whose columns get the combined numbers.
+
+        Args:
+          state: before it; None before the first.
+          step: the tick, from 1.
+          columns: values, standard deviations, and lower and upper ends of intervals, by name.
+        """
+        values, *_ = columns
+        before = self.views.init() if state is None else np.array(state)
+        released = [values[name] for name in self.names]
+        after, numbers = self.views.step(before, step, released)
+        stddevs = self.views.stddevs[step - 1].tolist()
+        for name, value, stddev in zip(self.names, numbers, stddevs, strict=True):
+            half = self.half_width(stddev)
+            found = value, stddev, value - half, value + half
+            for column, number in zip(columns, found, strict=True):
+                column[name] = number
+        made: list[float] = after.tolist()
+        return made
+
+    def half_width(self, stddev: float) -> float:
+        """Half of the interval of a number with noise of this standard deviation."""
+        return NormalDist().inv_cdf((1 + self.level) / 2) * stddev + self.views.grid / 2
+
+    @property
+    def largest_stddevs(self) -> dict[str, float]:
+        """The largest standard deviation of each column."""
+        return dict(zip(self.names, self.views.stddevs.max(axis=0).tolist(), strict=True))
+
+
+def can_combine(so_far: Counter, each: Counter, ticks: int, window: int = 0) -> bool:
+    """Whether releases of these counters, and of `last` so many ticks, can be combined."""
+    laws = so_far.law, each.law
+    return (
+        isinstance(so_far.mechanism, ExponentialSums)
+        and isinstance(each.mechanism, SingleSteps)
+        and not any(isinstance(law, DiscreteLaplace) for law in laws)
+        and so_far.dimension is each.dimension is None
+        and ticks <= min(MOST_TICKS, so_far.horizon)
+        and window <= MOST_LAGS
+    )
