@@ -39,7 +39,13 @@ from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.plans.columns import columns_of
 from beam_dpcount.plans.losses import together_of
-from beam_dpcount.plans.sentence import Part, TickCountPlan, largest_stddevs, norms_of
+from beam_dpcount.plans.sentence import (
+    Part,
+    TickCountPlan,
+    largest_stddevs,
+    norms_of,
+    shares_of,
+)
 from beam_dpcount.statistics.items import keys_of, places
 from beam_dpcount.statistics.metrics import Metric, People
 from beam_dpcount.statistics.metrics.base import OfField
@@ -293,9 +299,11 @@ class Sentence(TickTask):
         lines += self._of_periods()
         lines += self._norms()
         if len(self.views) > 1:
-            lines.append(
-                "note: the views share the budget in equal parts; people are bounded in each alone"
-            )
+            shares = shares_of(self.parts)
+            lines.append(f"note: the views share the budget, {shares}; people are bounded in each")
+        if self.count.combined is not None:
+            names = ", ".join(self.count.combined.names)
+            lines.append(f"note: {names}: each number is computed from all of them")
         if selection is not None:
             lines += select.notes(options, selection)
         named = ["metrics and --where name" if options.where else "metrics name"]

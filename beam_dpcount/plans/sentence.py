@@ -510,7 +510,7 @@ class TickCountPlan(Plan):
         for name in ("mechanism", "noise", "horizon", "also_satisfies", "window"):
             first.pop(name, None)
         first |= {"budget": str(self._budget), **self._account}
-        first["views"] += f": the budget is split among them, {_shares(self._parts)}"
+        first["views"] += f": the budget is split among them, {shares_of(self._parts)}"
         for part in self._parts:
             own = part.engine._describe()
             known = ("budget", "mechanism", "noise", "neighbouring_relation")
@@ -617,7 +617,8 @@ def _split(budget: Budget, given: Budget | Share, shares: Sequence[Fraction]) ->
     return [ledger.share(share).budget for share in shares]
 
 
-def _shares(parts: Sequence[Part]) -> str:
+def shares_of(parts: Sequence[Part]) -> str:
+    """How much of the budget each part gets, in words."""
     return ", ".join(f"{part.label} {float(100 * part.share):.3g} %" for part in parts)
 
 
