@@ -192,6 +192,48 @@ def test_keys_that_nobody_listed(late: str, on_prism: Engine) -> None:
         assert (live == expected) is ("often" not in late_ones or late == "drop")
 
 
+@pytest.mark.parametrize("view", ["each", "restart"])
+def test_keys_of_each_window(view: str, on_prism: Engine) -> None:
+    """One cell goes from window to window, and shows the keys of each by their events there."""
+    clock = dp.Clock(10, start=0, ticks=9)
+    shown = clock.each() if view == "each" else clock.restart(3)
+    rows = [("a", 1, at * 1_000_000) for at in range(0, 30)]
+    rows += [("b", 1, at * 1_000_000) for at in range(30, 85)]
+
+    def made(path: str) -> Any:
+        keys = dp.SelectKeys(delta=1e-3, shards=3)
+        return dp.TickCount(dp.ApproxDP(1e6, 1e-2), shown, keys=keys, path=path)
+
+    parts = [part for row in rows for part in (row, Timestamp(micros=row[2]))]
+    live = on_prism.run(lambda p: p | stream(*parts, 90) | made("streaming"), "--streaming")
+    found = sorted((r.key, r.step, r.restart, round(r.value)) for r in live.releases)
+    bounded = on_prism.run(lambda p: p | feed(rows) | made("bounded")).releases
+    assert found == sorted((r.key, r.step, r.restart, round(r.value)) for r in bounded)
+    assert {(key, step) for key, step, *_ in found} == {
+        *(("a", step) for step in range(1, 4)),
+        *(("b", step) for step in range(4, 10)),
+    }
+
+
+def test_views_of_one_count_come_together(on_prism: Engine) -> None:
+    """Rows of a key by tick, each number from all releases before it, as elsewhere."""
+    clock = dp.Clock(10, start=0, ticks=12)
+    rows = [(key, 1, at * 1_000_000) for at, key in enumerate("abb" * 40)]
+
+    def made() -> Any:
+        views = [clock, clock.each(), clock.last(3)]
+        return dp.TickCount(dp.ZCDP(0.5), views, keys=["a", "b"], entropy=ScriptedEntropy(5))
+
+    assert made().combined is not None
+    parts = [part for row in rows for part in (row, Timestamp(micros=row[2]))]
+    live = on_prism.run(lambda p: p | stream(*parts, 120) | made(), "--streaming").releases
+    there = run(lambda p: p | stream(*parts, 120) | made(), "bundles", ["--streaming"]).releases
+    for key in "ab":
+        mine = [row for row in live if row.key == key]
+        assert [row.step for row in mine] == [*range(1, 13)]
+        assert mine == [row for row in there if row.key == key]
+
+
 # People
 
 
