@@ -15,8 +15,8 @@ of least squares over all releases].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any
 
@@ -25,6 +25,7 @@ import numpy as np
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.mechanisms.base import FloatArray
 from beam_dpcount.mechanisms.blt import ExponentialSums
+from beam_dpcount.mechanisms.rounded import left_dot
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.noise.laws import DiscreteLaplace
 
@@ -66,7 +67,7 @@ class CombinedViews:
         if not can_combine(self.so_far, self.each, self.ticks, self.window):
             raise ValueError("these views cannot be combined")
 
-    @property
+    @cached_property
     def grid(self) -> float:
         """The coarsest of the lattices that releases lie on."""
         return max(c.grid for c in (self.so_far, self.each, self.last) if c is not None)
@@ -74,15 +75,20 @@ class CombinedViews:
     @property
     def stddevs(self) -> FloatArray:
         """Of the numbers of each tick, in the order of the views, shape (ticks, 2 or 3)."""
-        return _filter_of(self).stddevs
+        return self._filter.stddevs
 
-    def init(self) -> FloatArray:
+    def stddevs_at(self, t: int) -> list[float]:
+        """Those of one tick, from 1."""
+        found: list[float] = self._filter.stddevs_at[t - 1]
+        return found
+
+    def init(self) -> list[float]:
         """The state before the first tick."""
-        return np.zeros(_filter_of(self).size)
+        return [0.0] * self._filter.size
 
     def step(
-        self, state: FloatArray, t: int, released: Sequence[float]
-    ) -> tuple[FloatArray, list[float]]:
+        self, state: Sequence[float], t: int, released: Sequence[float]
+    ) -> tuple[list[float], list[float]]:
         """The state after a tick, and its numbers.
 
         Args:
@@ -90,7 +96,14 @@ class CombinedViews:
           t: the tick, from 1.
           released: of the views, in their order.
         """
-        return _filter_of(self).step(state, t, released)
+        return self._filter.step(state, t - 1, released)
+
+    @cached_property
+    def _filter(self) -> _Filter:
+        return _filter_of(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 class _Filter:
@@ -121,9 +134,20 @@ class _Filter:
             self.own = np.square(np.array(views.last.stddevs(ticks)))
         known = self.known if len(self.own) else self.known[:, :2]
         self.stddevs = np.sqrt(known)
-        if len(self.own):
-            together = np.maximum(known[:, 2] + self.own, _NO_NOISE)
-            self.stddevs[:, 2] = np.sqrt(known[:, 2] * self.own / together)
+        self._listed()
+        if self._shares:
+            self.stddevs[:, 2] *= np.sqrt(self._shares)
+        self.stddevs_at = self.stddevs.tolist()
+
+    def _listed(self) -> None:
+        """The same as lists, of which few numbers are read more quickly."""
+        d = self._poles
+        self._row_lists, self._gain_lists = self.rows[:, :d].tolist(), self.gains.tolist()
+        self._held_list, self._fading_list = self._held.tolist(), self._fading.tolist()
+        self._falls = (self._scales[:-1] - self._scales[1:]).tolist()
+        self._row_weights = self._row_weights.tolist()
+        known = self.known[: len(self.own), 2]
+        self._shares = (self.own / np.maximum(known + self.own, _NO_NOISE)).tolist()
 
     def _weigh(self, ticks: int, draw: float, own: float) -> None:
         """`rows`, `gains` and `known`, given the variances of a draw of "so far", and of "each"."""
@@ -147,20 +171,30 @@ class _Filter:
             covariance = self._moved(self._moved(wide, t).T, t)
 
     def step(
-        self, state: FloatArray, t: int, released: Sequence[float]
-    ) -> tuple[FloatArray, list[float]]:
-        n, d = self.size, self._poles
-        wide = np.zeros(n + 2)
-        wide[:n], wide[n] = state, released[1]
-        surprise = released[0] - float(np.sum(self.rows[t - 1] * wide))
-        wide += self.gains[t - 1] * surprise
-        so_far = float(wide[d + 1] + wide[n])
-        numbers = [so_far, float(wide[n])]
-        if len(self.own):
-            known, own = self.known[t - 1, 2], self.own[t - 1]
-            share = float(own / max(known + own, _NO_NOISE))
-            numbers.append(share * (so_far - float(wide[n - 1])) + (1 - share) * released[2])
-        return self._moved(wide, t - 1), numbers
+        self, state: Sequence[float], t: int, released: Sequence[float]
+    ) -> tuple[list[float], list[float]]:
+        """As for CombinedViews, of tick t, from 0. In plain numbers: they are few."""
+        d, own = self._poles, released[1]
+        row, gain, held = self._row_lists[t], self._gain_lists[t], self._held_list
+        known = left_dot(row, state[:d]) + state[d] + state[d + 1] + own
+        surprise = released[0] - known
+        *better, counted, draw = (
+            x + g * surprise for x, g in zip((*state, own, 0.0), gain, strict=True)
+        )
+        so_far = better[d + 1] + counted
+        numbers = [so_far, counted]
+        if self._shares:
+            share = self._shares[t]
+            numbers.append(share * (so_far - better[-1]) + (1 - share) * released[2])
+        draw /= self._row_weights[t]
+        sums = better[:d]
+        decoded = left_dot(held, sums) + draw
+        after = [
+            *(fading * x + draw for fading, x in zip(self._fading_list, sums, strict=True)),
+            better[d] + self._falls[t] * decoded,
+            *(so_far, *better[d + 1 : -1]),
+        ]
+        return after, numbers
 
     def _moved(self, wide: FloatArray, t: int) -> FloatArray:
         """The state after tick t, from 0, along the first axis."""
@@ -173,6 +207,11 @@ class _Filter:
         after[d + 1] = wide[d + 1] + wide[n]
         after[d + 2 :] = wide[d + 1 : n - 1]
         return after
+
+
+@lru_cache
+def _quantile(level: float) -> float:
+    return NormalDist().inv_cdf((1 + level) / 2)
 
 
 @lru_cache(maxsize=32)
@@ -205,21 +244,20 @@ class CombinedColumns:
           columns: values, standard deviations, and lower and upper ends of intervals, by name.
         """
         values, *_ = columns
-        before = self.views.init() if state is None else np.array(state)
+        before = self.views.init() if state is None else state
         released = [values[name] for name in self.names]
         after, numbers = self.views.step(before, step, released)
-        stddevs = self.views.stddevs[step - 1].tolist()
+        stddevs = self.views.stddevs_at(step)
         for name, value, stddev in zip(self.names, numbers, stddevs, strict=True):
             half = self.half_width(stddev)
             found = value, stddev, value - half, value + half
             for column, number in zip(columns, found, strict=True):
                 column[name] = number
-        made: list[float] = after.tolist()
-        return made
+        return after
 
     def half_width(self, stddev: float) -> float:
         """Half of the interval of a number with noise of this standard deviation."""
-        return NormalDist().inv_cdf((1 + self.level) / 2) * stddev + self.views.grid / 2
+        return _quantile(self.level) * stddev + self.views.grid / 2
 
     @property
     def largest_stddevs(self) -> dict[str, float]:
