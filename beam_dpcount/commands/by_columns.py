@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from beam_dpcount.commands.files import tables
@@ -15,7 +14,7 @@ from beam_dpcount.commands.files.columns import columns_of
 from beam_dpcount.commands.files.elements import elements_of
 from beam_dpcount.commands.files.formats import InputFile, Place, Places, Source, Table
 from beam_dpcount.commands.progress import Progress
-from beam_dpcount.lanes.elements import ElementsLane, Whole
+from beam_dpcount.lanes.elements import ElementsLane, Releases
 from beam_dpcount.lanes.parts import PartsLane
 from beam_dpcount.states.whole_keys import WholeKey
 
@@ -100,22 +99,21 @@ class ByElement:
                 self._lane.add(elements)
                 many += len(elements.xs)
             self._ends.append(many)
-        schema, late = self._target.schema, self._lane.past_horizon()
-        batches = [self._batch(whole, schema) for whole in self._lane.releases()]
-        tables.write(self._target, pa.Table.from_batches(batches, schema))
+        late = self._lane.past_horizon()
+        tables.write_sorted(self._target, map(self._table, self._lane.releases(tables.SLICE)))
         return late
 
-    def _batch(self, whole: Whole, schema: pa.Schema) -> pa.RecordBatch:
-        """The releases of a key as rows of the output."""
-        key, micros, values, stddevs = whole
-        steps = np.arange(1, len(values) + 1)
+    def _table(self, releases: Releases) -> pa.Table:
+        """Rows of the output."""
+        keys, steps, micros, values, stddevs = releases
         timed = self._source.timestamp is not None
         Progress.releases(len(steps))
         columns = {
-            "key": pa.repeat(key, len(steps)),
+            "key": keys,
             "step": pa.array(steps),
             "timestamp": pa.array(micros) if timed else pa.nulls(len(steps), pa.int64()),
-            "value": pa.array(values),
+            "value": pa.array(values, pa.float64()),
             "stddev": pa.array(stddevs),
         }
-        return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+        schema = self._target.schema
+        return pa.table([columns[name] for name in schema.names], schema=schema)

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
 from typing import Any
 
-import numpy as np
-
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws, Noise
@@ -38,7 +36,7 @@ class WholeKey:
     def values(
         self, key: str, window: object, packed: IntArray, identities: Iterable[object] | None
     ) -> Iterable[Any]:
-        """The releases of a key, in order.
+        """The releases of a key, in order: an array, or made when they are asked for.
 
         Args:
           window: in which it is.
@@ -73,15 +71,10 @@ class WholeKey:
     def _release(self, numbers: IntArray, noises: Iterable[Noise], whole: Any) -> Iterable[Any]:
         """From the noise of each step, or where it is faster, from that of all at once, if any."""
         counter, statistic = self._counter, self._statistic
-        values: Iterable[Any] = self._stepped(numbers, noises)
         few = len(numbers) <= FEW or len(numbers) * (counter.dimension or 0) > _MOST
         if whole is not None and not few:
-            values = counter.release_lattice(statistic.all(statistic.init(), numbers)[1], whole)
-        if counter.dimension is None and isinstance(values, np.ndarray):
-            listed: list[float] = values.tolist()
-            return listed
-        # A vector at a time: lists take four times the memory of arrays.
-        return values
+            return counter.release_lattice(statistic.all(statistic.init(), numbers)[1], whole)
+        return self._stepped(numbers, noises)
 
     def _histories(
         self, key: str, window: object, packed: IntArray, identities: Iterable[object] | None
