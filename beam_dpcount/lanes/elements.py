@@ -50,8 +50,7 @@ class Releases(NamedTuple):
     stddevs: FloatArray
 
 
-# Of the releases of a key: it, how many are before these, their times and values.
-_Part = tuple[str, int, IntArray, FloatArray]
+_TOGETHER = 1 << 16  # releases of several keys that are made at once
 
 
 class ElementsLane:
@@ -91,60 +90,76 @@ class ElementsLane:
 
         They are made when they are asked for.
         """
-        parts, room, cut = list[_Part](), most, False
-        for key, micros, values in self._by_key():
-            first = 0
-            while first < len(values):
-                some = slice(first, first + room)
-                parts.append((key, first, micros[some], values[some]))
-                room -= len(parts[-1][-1])
-                first = some.stop
+        waiting, room, cut = list[Releases](), most, False
+        for block in self._blocks():
+            while len(block.keys):
+                waiting.append(Releases(*(column[:room] for column in block)))
+                block = Releases(*(column[room:] for column in block))
+                room -= len(waiting[-1].keys)
                 if not room:
-                    yield self._together(parts)
-                    parts, room, cut = [], most, True
-        if parts or not cut:
-            yield self._together(parts)
+                    yield _together(waiting)
+                    waiting, room, cut = [], most, True
+        if waiting or not cut:
+            yield _together(waiting)
 
-    def _by_key(self) -> Iterator[tuple[str, IntArray, FloatArray]]:
-        """Each key, in order, with the times and values of its releases."""
+    def _blocks(self) -> Iterator[Releases]:
+        """The same of one key, or of several that are quick to release together."""
+        micros, xs, numbers, sizes = self._sorted()
+        names, ends, longest = sorted(self._keys), np.cumsum(sizes), int(sizes.max(initial=0))
+        stddevs = np.fromiter(self._whole.stddevs(longest), np.float64, longest)
+        starts, first = ends - sizes, 0
+        while first < len(names):
+            last = first + 1
+            if self._whole.takes_several:
+                last = max(last, int(np.searchsorted(ends, starts[first] + _TOGETHER, "right")))
+            rows, some = slice(starts[first], ends[last - 1]), slice(first, last)
+            if last > first + 1:
+                values = self._whole.several(names[some], EVERYWHERE, xs[rows], sizes[some])
+            else:
+                values = self._values(names[first], micros[rows], xs[rows], numbers[rows])
+            steps = np.arange(rows.start, rows.stop) - np.repeat(starts[some], sizes[some])
+            keys = pa.array(np.repeat(np.arange(last - first), sizes[some]))
+            keys = pa.array(names[some], pa.string()).take(keys)
+            yield Releases(keys, steps + 1, micros[rows], values, stddevs[steps])
+            first = last
+
+    def _sorted(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Of the elements with a release, by key, time and id: their times, what they count, and
+        their numbers; and how many there are of each key.
+        """
         columns = []
         while self._columns:  # the parts of one are gone before the next is joined
             columns.append(_joined(self._columns.pop(0)))
         keys, people, micros, xs = columns
         if self._bound is not None:
             xs[~self._counts(self._bound, keys, people, micros)] = 0
-        del people
+        del columns, people
+        codes = [self._keys[name] for name in sorted(self._keys)]
         # Numbers of 16 bits sort in a tenth of the time.
-        order = np.argsort(keys.astype(np.min_scalar_type(len(self._keys))), kind="stable")
-        many = np.bincount(keys, minlength=len(self._keys))
-        del keys
-        ends, longest = np.cumsum(many), int(many.max(initial=0))
-        if self._horizon is not None:
-            longest = min(longest, self._horizon)
-        self._stddevs = np.fromiter(self._whole.stddevs(longest), np.float64, longest)
-        for key in sorted(self._keys):
-            code = self._keys[key]
-            rows = order[ends[code] - many[code] : ends[code]]
-            at = micros[rows]
-            if (at[1:] < at[:-1]).any():  # ties stay in the order of ids
-                rows = rows[np.argsort(at, kind="stable")]
-            rows = rows[: self._horizon]
-            packed = np.stack([micros[rows], xs[rows]], axis=1)
-            values = self._whole.values(key, EVERYWHERE, packed, self._identities(rows))
-            if not isinstance(values, np.ndarray):
-                values = np.fromiter(values, np.float64, len(rows))
-            yield key, packed[:, 0], values
+        ranks = np.empty(len(codes), dtype=np.min_scalar_type(len(codes)))
+        ranks[codes] = np.arange(len(codes))
+        keys = ranks[keys]
+        order = np.argsort(keys, kind="stable")
+        sizes = np.bincount(keys, minlength=len(codes))
+        falls = np.diff(micros[order]) < 0
+        falls[np.cumsum(sizes)[:-1] - 1] = False
+        if falls.any():
+            order = np.lexsort((micros, keys))  # ties stay in the order of ids
+        if self._horizon is not None and (sizes > self._horizon).any():
+            steps = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            order, sizes = order[steps < self._horizon], np.minimum(sizes, self._horizon)
+        return micros[order], xs[order], order, sizes
 
-    def _identities(self, rows: IntArray) -> Iterator[object]:
-        yield from map(self._identity, rows.tolist())
+    def _values(self, key: str, micros: IntArray, xs: IntArray, numbers: IntArray) -> FloatArray:
+        """The releases of a key."""
+        packed = np.stack([micros, xs], axis=1)
+        values = self._whole.values(key, EVERYWHERE, packed, self._identities(numbers))
+        if isinstance(values, np.ndarray):
+            return values
+        return np.fromiter(values, np.float64, len(xs))
 
-    def _together(self, parts: Sequence[_Part]) -> Releases:
-        keys, firsts, micros, values = zip(*parts, strict=True) if parts else ((), (), (), ())
-        lengths = [*map(len, values)]
-        steps = _joined([np.arange(n) + first for first, n in zip(firsts, lengths, strict=True)])
-        names = pa.array(np.repeat(np.arange(len(keys)), lengths))
-        columns = _joined(micros), _joined(values), self._stddevs[steps]
-        return Releases(pa.array(keys, pa.string()).take(names), steps + 1, *columns)
+    def _identities(self, numbers: IntArray) -> Iterator[object]:
+        yield from map(self._identity, numbers.tolist())
 
     def past_horizon(self) -> int:
         """How many elements have no release; before `releases`."""
@@ -168,6 +183,12 @@ class ElementsLane:
         counts = np.zeros(len(keys), dtype=np.bool_)
         counts[named[taken]] = True
         return counts
+
+
+def _together(parts: Sequence[Releases]) -> Releases:
+    keys, *columns = zip(*parts, strict=True) if parts else [()] * len(Releases._fields)
+    together: Any = pa.concat_arrays(keys) if keys else pa.array([], pa.string())
+    return Releases(together, *map(_joined, columns))
 
 
 def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
