@@ -562,6 +562,39 @@ def test_both_lanes_count_elements_alike(
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("noise", ["replayed", "exact"])
+@pytest.mark.parametrize("timed", [True, False])
+def test_blocks_of_elements_may_be_cut_anywhere(
+    noise: str, timed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a key, and between keys, whether these are released together or alone."""
+    monkeypatch.setenv("LANES", "0123456789abcdef" * 4)
+    names = [chr(ord("a") + row % 17) * (row % 3) for row in range(300)]
+    rows = [(str(300 - row // 9), names[row], "u", str(row % 4)) for row in range(300)]
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_bytes(lanes.csv_of(rows))
+    words = ["--input", path, "--key", "page", "--value", "ms", "--bounds", 0, 3, "--output", out]
+    words += ["--horizon", 9, *(["--timestamp", "time"] if timed else [])]
+    words += [*BUDGET, *SECRET] if noise == "replayed" else ["--rho", "1e12"]
+    found = []
+    for lane, together, most in (
+        ("rows", 0, 0),
+        *(("", n, m) for n in (1, 20, 999) for m in (1, 7, 999)),
+    ):
+        with monkeypatch.context() as patched:
+            if lane:
+                patched.setattr(lanes_of_tasks, "_needs_rows", lambda *_, w=lane: w)
+            else:
+                patched.setattr("beam_dpcount.lanes.elements._TOGETHER", together)
+                patched.setattr("beam_dpcount.commands.files.tables.SLICE", most)
+            succeed(*words, "--overwrite", main=count.main)
+        written = command_lines.written(out)
+        digits = 9 if noise == "replayed" else 3
+        found.append([(key, step, at, round(x, digits)) for key, step, at, x in written])
+    assert len(found[0]) > 200
+    assert all(one == found[0] for one in found)
+
+
 def test_accounts_do_not_tell_the_lane(odd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANES", "0123456789abcdef" * 4)
     lines = []
