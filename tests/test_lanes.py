@@ -163,6 +163,24 @@ def test_quoted_cells_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(CALLS) == 2
 
 
+@pytest.mark.parametrize("place", [0, 1, 7])
+def test_a_byte_order_mark_within_a_file_is_part_of_its_cell(place: int, tmp_path: Path) -> None:
+    """Wherever lines are parsed from: else what a row counts would depend on those before it."""
+    rows = [(str(100 + row), "a", "u", "1") for row in range(9)]
+    lines = [",".join(row).encode() for row in rows]
+    lines[place] = b"\xef\xbb\xbf" + lines[place]
+    path = tmp_path / "in.csv"
+    for mark in (b"", b"\xef\xbb\xbf"):
+        path.write_bytes(mark + b"\n".join([b"time,page,user,ms", *lines, b""]))
+        given, contents = source(path), counting(dp.Count())[:1]
+        found = lanes.in_columns(given, path, contents)
+        assert found == lanes.careful(given, path, contents)
+        assert sum(found.values()) == len(rows) - 1
+    named = b"page,time,user,ms\n" + b"".join(b"\xef\xbb\xbfa,%d,u,1\n" % (100 + n) for n in (1, 2))
+    path.write_bytes(named)
+    assert {key for key, *_ in lanes.in_columns(given, path, contents)} == {"\ufeffa"}
+
+
 CALLS: list[str | None] = []
 _read = records.Lines.__call__
 

@@ -1610,6 +1610,14 @@ MUTANTS = (
         "tests/test_lanes.py::test_blocks_of_elements_may_be_cut_anywhere",
     ),
     Mutant(
+        "bounding",
+        "a byte order mark is part of a cell but where lines begin to be parsed",
+        f"{_COMMANDS}/files/columns.py",
+        "plain = lines.MARK + plain",
+        "plain = bytes(plain)",
+        "tests/test_lanes.py::test_a_byte_order_mark_within_a_file_is_part_of_its_cell[0]",
+    ),
+    Mutant(
         "bytes of output",
         "numbers that have an exponent in Python are shown as Arrow shows them",
         f"{_COMMANDS}/files/rendered.py",
