@@ -165,7 +165,7 @@ def test_runs_do_not_tell_the_lane(name: str, more: str, timed: bool, tmp_path: 
         path.write_bytes(content)
         columns, rows = (shown(path, (*words, *lane)) for lane in ((), ONE_BY_ONE))
         assert columns == rows
-        if content is sound:
+        if content is sound and name != "csv, no end":  # whose last line cannot be read
             assert columns["status"] == 0
         elif columns["status"]:
             assert columns["status"] == 2

@@ -230,6 +230,7 @@ TYPED: dict[str, pa.Array] = {
     "int": pa.array([110, None, -5, 2**62, 130], pa.int64()),
     "small": pa.array([110, None, 5, 7, 120], pa.uint8()),
     "float": pa.array([110.0, None, float("nan"), -0.0, 120.25]),
+    "half": pa.array([*map(np.float16, (110, 7.5, "nan", -0.0)), None], pa.float16()),
     "bool": pa.array([True, None, False, True, True]),
     "seconds": pa.array([110, None, -5, 2**50, 120], pa.timestamp("s")),
     "zoned": pa.array([110_000, None, -5, 2**61, 120_000], pa.timestamp("ms", "Europe/Paris")),
@@ -254,6 +255,23 @@ def test_every_type_of_parquet_is_read_alike(format: str, zone: str, tmp_path: P
             pq.write_table(pa.concat_tables([table, table, table]), path)
             for metrics in METRICS:
                 read_alike(path, metrics, timestamp_format=format, timezone=zone)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_columns_of_floats_are_converted_together(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rows = tmp_path / "in.parquet", 500
+    amounts = pa.array(np.arange(rows).astype(kind) / kind(8))
+    texts = pa.array(["a"] * rows)
+    pq.write_table(
+        pa.table({"time": [110] * rows, "page": texts, "user": texts, "ms": amounts}), path
+    )
+    metrics = (dp.Sum("ms", 0, 60, unit=0.125),)
+    read_alike(path, metrics)
+    monkeypatch.setattr(Numbers, "of_payloads", None)
+    found = lanes.in_columns(source(path, metrics), path, counting(*metrics)[:1])
+    assert len(found) == 480  # amounts of 0 count nothing, and 60 and more count 60
 
 
 def test_an_odd_row_does_not_send_its_batch_to_the_careful_reader(
