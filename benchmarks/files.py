@@ -114,14 +114,17 @@ def by_duckdb(path: str, task: str) -> None:
     import duckdb
 
     duckdb.sql("SET threads = 1")
+
+    def written(query: str) -> None:
+        made: Any = duckdb.sql(query)
+        made.write_csv(f"{path}.duckdb.csv")
+
     if task == "count":
         steps = "PARTITION BY page ORDER BY time, row_number"
         read = f"SELECT *, row_number() OVER () AS row_number FROM '{path}'"
         cells = f"page, row_number() OVER ({steps}) AS step, time, "
         cells += f"sum((action = 'purchase')::INT) OVER ({steps}) AS value"
-        duckdb.sql(f"SELECT {cells} FROM ({read}) ORDER BY page, step").write_csv(
-            f"{path}.duckdb.csv"
-        )
+        written(f"SELECT {cells} FROM ({read}) ORDER BY page, step")
         return
     pages = ", ".join(f"'/{page}'" for page in range(KEYS))
     rows = f"SELECT * FROM '{path}' WHERE page IN ({pages}) AND time >= {START}"
@@ -132,13 +135,14 @@ def by_duckdb(path: str, task: str) -> None:
         rows += f" QUALIFY row_number() OVER (PARTITION BY user ORDER BY time) <= {EACH}"
     hours = f"SELECT page, (time - {START}) // 3600 AS h, count(*) AS n FROM ({rows}) GROUP BY 1, 2"
     total = f"SELECT page, h, sum(n) OVER (PARTITION BY page ORDER BY h) FROM ({hours})"
-    duckdb.sql(total).write_csv(f"{path}.duckdb.csv")
+    written(total)
 
 
 def by_beam(path: str, task: str) -> None:
     """The same of a plain pipeline, of Parquet; people are not bounded."""
     import apache_beam as beam
     from apache_beam.io.parquetio import ReadFromParquet
+    from apache_beam.transforms.combiners import Count
 
     from benchmarks.plain import quiet
 
@@ -166,7 +170,7 @@ def by_beam(path: str, task: str) -> None:
         if task == "count":
             pairs = rows | beam.Map(bought)
         else:
-            many = rows | beam.FlatMap(hours) | beam.combiners.Count.PerElement()
+            many = rows | beam.FlatMap(hours) | Count.PerElement()
             pairs = many | beam.MapTuple(lambda place, n: (place[0], (place[1], n)))
         lines = pairs | beam.GroupByKey() | beam.FlatMap(running)
         _ = lines | beam.io.WriteToText(f"{path}.beam.csv", shard_name_template="")

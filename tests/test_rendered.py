@@ -49,11 +49,14 @@ def table_of(rows: list[tuple[Any, ...]]) -> pa.Table:
 @example([("", 0, -0.0, ""), ("a", 1, 1e16, None), ("a", 1, 1e22, "b"), ("a", 1, 5e-324, "b")])
 def test_lines_of_csv_are_pythons(rows: list[tuple[Any, ...]]) -> None:
     expected = "".join(f"{line}\n" for line in rendered.csv_lines(rows)).encode()
-    assert b"".join(rendered.csv_rows(table_of(rows))) == expected
+    assert b"".join(rendered.csv_rows(table_of(rows), {})) == expected
 
 
 @settings(deadline=None)
 @given(ROWS)
+@example([("a", 1, np.inf, "b")])
+@example([("a", None, None, None), ("a", 1, 0.5, "b"), ("a", 1, np.nan, "b")])
+@example([(None, 1, None, None)])
 def test_lines_of_json_are_pythons(rows: list[tuple[Any, ...]]) -> None:
     encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
@@ -67,7 +70,7 @@ def test_lines_of_json_are_pythons(rows: list[tuple[Any, ...]]) -> None:
         except ValueError:
             return ValueError
 
-    made = bytes_or_error(lambda: b"".join(rendered.json_rows(table_of(rows))))
+    made = bytes_or_error(lambda: b"".join(rendered.json_rows(table_of(rows), {})))
     assert made == bytes_or_error(expected)
 
 
@@ -98,3 +101,26 @@ def test_a_version_of_arrow_that_shows_numbers_otherwise_is_not_used(
         assert rendered.floats(pa.array([1 / 3, None])).to_pylist() == [repr(1 / 3), None]
     finally:
         rendered._arrow_agrees.cache_clear()
+
+
+def test_dictionaries_of_numbers_are_shown_as_numbers_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether they are as those of the slice before, other ones in their place, or many."""
+    known: rendered.Known = {}
+    for most in (1 << 20, 2):
+        monkeypatch.setattr(rendered, "_REMEMBERED", most)
+        for first in (0, 1, 1, 2):
+            numbers = pa.array([0.1 * n for n in range(first, 7 * first + 3)])
+            for some in (numbers, numbers[1:], numbers[:2], numbers[:2]):
+                places = pa.array([0, 1, 1, 0])
+                texts = pa.array(["a", "b", "c", "d"])
+                made, plain = (
+                    pa.table({"key": texts, "x": column})
+                    for column in (
+                        pa.DictionaryArray.from_arrays(places, some),
+                        some.take(places),
+                    )
+                )
+                for write in (rendered.csv_rows, rendered.json_rows):
+                    assert b"".join(write(made, known)) == b"".join(write(plain, {}))
+            del numbers, some
+    assert known

@@ -78,6 +78,7 @@ class ByElement:
         self._count = intake.statistic
         self._places = Places([source.label(data.path) for data in files])
         self._lane = ElementsLane(whole, counter.horizon, transform.bound, self._identity)
+        self._stddevs: pa.Array | None = None  # of all steps; the slices share them
         self._ends = list[int]()  # how many rows there are, up to each file
         task.use(transform)
 
@@ -105,15 +106,16 @@ class ByElement:
 
     def _table(self, releases: Releases) -> pa.Table:
         """Rows of the output."""
-        keys, steps, micros, values, stddevs = releases
+        keys, steps, micros, values = releases
         timed = self._source.timestamp is not None
         Progress.releases(len(steps))
+        if self._stddevs is None:
+            self._stddevs = pa.array(self._lane.stddevs)
         columns = {
             "key": keys,
             "step": pa.array(steps),
             "timestamp": pa.array(micros) if timed else pa.nulls(len(steps), pa.int64()),
             "value": pa.array(values, pa.float64()),
-            "stddev": pa.array(stddevs),
+            "stddev": pa.DictionaryArray.from_arrays(steps - 1, self._stddevs),
         }
-        schema = self._target.schema
-        return pa.table([columns[name] for name in schema.names], schema=schema)
+        return pa.table({name: columns[name] for name in self._target.schema.names})

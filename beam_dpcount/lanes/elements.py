@@ -40,14 +40,18 @@ class Releases(NamedTuple):
       keys: texts.
       steps: from 1.
       micros: their times.
-      values, stddevs: what is released.
+      values: what is released.
     """
 
     keys: pa.Array
     steps: IntArray
     micros: IntArray
     values: FloatArray
-    stddevs: FloatArray
+
+    def rows(self, some: slice) -> Releases:
+        """Some of them."""
+        columns: Sequence[Any] = [column[some] for column in self]
+        return Releases(*columns)
 
 
 _TOGETHER = 1 << 16  # releases of several keys that are made at once
@@ -61,7 +65,12 @@ class ElementsLane:
       horizon: the most releases of one.
       bound: of people's elements: others count 0, and take their step. None: they are not bounded.
       identity: the public id of the element with this number, in the order in which they came.
+
+    Attributes:
+      stddevs: of all steps that have releases, once these are asked for.
     """
+
+    stddevs: FloatArray
 
     def __init__(
         self,
@@ -81,7 +90,8 @@ class ElementsLane:
         named = np.zeros(0 if self._bound is None else len(xs), dtype=np.int64)
         if self._bound is not None and people is not None:
             named = _codes(pc.fill_null(people, ""), self._people)
-        added = _codes(keys, self._keys).astype(np.int32), named, micros, xs
+        coded = _codes(keys, self._keys).astype(np.int32)
+        added: Sequence[npt.NDArray[Any]] = coded, named, micros, xs
         for column, more in zip(self._columns, added, strict=True):
             column.append(more)
 
@@ -93,8 +103,8 @@ class ElementsLane:
         waiting, room, cut = list[Releases](), most, False
         for block in self._blocks():
             while len(block.keys):
-                waiting.append(Releases(*(column[:room] for column in block)))
-                block = Releases(*(column[room:] for column in block))
+                waiting.append(block.rows(slice(room)))
+                block = block.rows(slice(room, None))
                 room -= len(waiting[-1].keys)
                 if not room:
                     yield _together(waiting)
@@ -106,7 +116,7 @@ class ElementsLane:
         """The same of one key, or of several that are quick to release together."""
         micros, xs, numbers, sizes = self._sorted()
         names, ends, longest = sorted(self._keys), np.cumsum(sizes), int(sizes.max(initial=0))
-        stddevs = np.fromiter(self._whole.stddevs(longest), np.float64, longest)
+        self.stddevs = np.fromiter(self._whole.stddevs(longest), np.float64, longest)
         starts, first = ends - sizes, 0
         while first < len(names):
             last = first + 1
@@ -117,10 +127,14 @@ class ElementsLane:
                 values = self._whole.several(names[some], EVERYWHERE, xs[rows], sizes[some])
             else:
                 values = self._values(names[first], micros[rows], xs[rows], numbers[rows])
-            steps = np.arange(rows.start, rows.stop) - np.repeat(starts[some], sizes[some])
-            keys = pa.array(np.repeat(np.arange(last - first), sizes[some]))
-            keys = pa.array(names[some], pa.string()).take(keys)
-            yield Releases(keys, steps + 1, micros[rows], values, stddevs[steps])
+            texts, each = pa.array(names[some], pa.string()), np.repeat
+            for begin in range(rows.start, rows.stop, _TOGETHER):  # a long key in parts
+                part = slice(begin, min(begin + _TOGETHER, rows.stop))
+                many = sizes[some] if last > first + 1 else part.stop - begin
+                keys = texts.take(pa.array(each(np.arange(last - first), many)))
+                steps = np.arange(begin, part.stop) - each(starts[some], many)
+                here = values[begin - rows.start : part.stop - rows.start]
+                yield Releases(keys, steps + 1, micros[part], here)
             first = last
 
     def _sorted(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:

@@ -23,6 +23,12 @@ _SAMPLES = (
 )
 
 
+_REMEMBERED = 1 << 20  # numbers of a dictionary whose texts are
+
+# Dictionaries of numbers that came before, by where they are, and their texts.
+Known = dict[tuple[int, int, int], tuple[pa.Array, pa.Array]]
+
+
 def csv_lines(rows: Iterable[Iterable[object]]) -> list[str]:
     """Lines of CSV without their ends."""
     file = _Lines()
@@ -39,12 +45,12 @@ class _Lines:
         self.write = self.lines.append
 
 
-def csv_rows(table: pa.Table) -> Iterator[bytes | memoryview]:
+def csv_rows(table: pa.Table, known: Known) -> Iterator[bytes | memoryview]:
     """The rows of a table of two columns or more, the first of them text: lines and their ends."""
     for batch in table.combine_chunks().to_batches():
         # Where a line begins costs nothing in a column whose texts are shown once each.
         first = _texts(batch.columns[0], lambda cell: f"\n{_csv_cell(cell)}", "\n")
-        others = [_cells(column, _csv_cell, "") for column in batch.columns[1:]]
+        others = [_cells(column, _csv_cell, "", known) for column in batch.columns[1:]]
         yield _joined([first, *others], ",")[1:]
         yield b"\n"
 
@@ -55,12 +61,17 @@ def _csv_cell(text: str) -> str:
     return line[:-1]
 
 
-def json_rows(table: pa.Table) -> Iterator[memoryview]:
+def json_rows(table: pa.Table, known: Known) -> Iterator[memoryview]:
     """A JSON object a line; a ValueError if a number is not finite."""
     names = [f"{_JSON.encode(name)}: " for name in table.column_names]
     before = ["{" + names[0], *(f", {name}" for name in names[1:])]
     for batch in table.combine_chunks().to_batches():
-        cells = [_cells(column, _JSON.encode, "null") for column in batch.columns]
+        for column in batch.columns:
+            numbers = column.dictionary if pa.types.is_dictionary(column.type) else column
+            known_finite = not pa.types.is_floating(numbers.type)
+            if not known_finite and not pc.all(pc.is_finite(numbers), min_count=0).as_py():
+                raise ValueError("a number is not finite")
+        cells = [_cells(column, _JSON.encode, "null", known) for column in batch.columns]
         pairs = zip(before, cells, strict=True)
         yield _joined([piece for pair in pairs for piece in pair] + ["}\n"], "")
 
@@ -72,8 +83,16 @@ def _joined(pieces: Sequence[str | pa.Array], separator: str) -> memoryview:
     return memoryview(data)
 
 
-def _cells(column: pa.Array, shown: Callable[[str], str], null: str) -> pa.Array:
+def _cells(column: pa.Array, shown: Callable[[str], str], null: str, known: Known) -> pa.Array:
     """Cells as texts."""
+    if pa.types.is_dictionary(column.type):
+        numbers = column.dictionary
+        if len(numbers) > _REMEMBERED:
+            return floats(column.dictionary_decode())
+        place = numbers.buffers()[1].address, numbers.offset, len(numbers)
+        if place not in known:  # as the numbers stay, no others have their place
+            known[place] = numbers, floats(numbers)
+        return known[place][1].take(column.indices)
     if pa.types.is_string(column.type):
         return _texts(column, shown, null)
     texts = column.cast(_TEXT) if pa.types.is_integer(column.type) else floats(column)

@@ -28,7 +28,7 @@ from beam_dpcount.commands.files.formats import (
     kind_of,
     unreadable,
 )
-from beam_dpcount.commands.files.rendered import csv_lines, csv_rows, json_rows
+from beam_dpcount.commands.files.rendered import Known, csv_lines, csv_rows, json_rows
 from beam_dpcount.commands.progress import Progress
 from beam_dpcount.mechanisms.base import IntArray
 
@@ -187,6 +187,7 @@ def write(target: Target, rows: pa.Table) -> None:
 def write_sorted(target: Target, slices: Iterable[pa.Table]) -> None:
     """The same of sorted rows, in slices of SLICE rows but for the last, which may be empty.
 
+    Columns of numbers may be dictionaries: numbers of one that many slices share are shown once.
     A slice is asked for when those before it were written, so that not all are held at once.
     """
     following = iter(slices)
@@ -221,18 +222,20 @@ def _places(target: Target, rows: pa.Table) -> IntArray:
 def _parquet(file: object, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     with pq.ParquetWriter(file, schema) as writer:
         for table in tables:
-            writer.write_table(table)
+            writer.write_table(table.cast(schema))
 
 
 def _csv(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     file.write(f"{csv_line(schema.names)}\n".encode())
+    known: Known = {}
     for table in tables:
-        file.writelines(csv_rows(table))
+        file.writelines(csv_rows(table, known))
 
 
 def _json(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    known: Known = {}
     for table in tables:
-        file.writelines(json_rows(table))
+        file.writelines(json_rows(table, known))
 
 
 def csv_line(cells: Iterable[Any]) -> str:
