@@ -20,8 +20,7 @@ from beam_dpcount.commands.files.formats import Source
 from beam_dpcount.statistics.numbers import Numbers
 from tests import lanes
 from tests.command_lines import BUDGET, command
-from tests.side_doors import SECRET
-from tests.test_hostile_clock import (
+from tests.hostile_files import (
     BROKEN_CSV,
     BROKEN_JSON,
     BROKEN_PARQUET,
@@ -38,6 +37,7 @@ from tests.test_hostile_clock import (
     parquet_of,
     table_of,
 )
+from tests.side_doors import SECRET
 from tests.whole import temporary
 
 # Cells of what is protected: of numbers, people and texts that rows are counted by.
