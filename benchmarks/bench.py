@@ -34,8 +34,10 @@ LONG = 2**20
 
 # Targets: at most so many times the plain count; and microseconds, bytes, powers.
 STREAMING, PRISM, BOUNDED, TICKS = 1.2, 1.3, 1.15, 1.3
-# Of files: times pandas, of rows and of people; seconds from CSV; MB, libraries included.
+# Of files: times pandas, of rows and of people; seconds from CSV; MB, libraries included; of a
+# release a row, seconds and MB; times a counter's own release.
 FILES, FILES_OF_PEOPLE, CSV_SECONDS, FILE_MEMORY = 2.0, 3.0, 14.0, 1100.0
+COUNT_SECONDS, COUNT_MEMORY, ROWS_IN_BULK = 15.0, 1200.0, 1.15
 STEP, BULK, STATE, HISTOGRAM, SLOPE = 2.0, 0.25, 128, 4.0, 1.1
 
 
@@ -54,7 +56,7 @@ class Sizes:
       draws: one by one.
       growth: the sizes of `benchmarks.growth`.
       rounds: of which the best counts.
-      rows: of a file.
+      rows: of a file; of those that Beam reads, a tenth.
     """
 
     elements: int = 200_000
@@ -314,30 +316,44 @@ def others(sizes: Sizes) -> Iterator[Figure]:
 
 
 def of_files(sizes: Sizes) -> Iterator[Figure]:
-    """The command `ticks` on files of many rows, beside programs without privacy."""
+    """Commands on files of many rows, beside programs without privacy."""
+    rows, few = sizes.rows, max(1, sizes.rows // 10)
+    on, took, peaks = f"on {rows:,} rows of", dict[str, float](), dict[str, float]()
+    shown = {"ticks": "`ticks`", "people": "`ticks --user`", "count": "`count`"}
+    targets = {"ticks": FILES, "people": FILES_OF_PEOPLE, "count": None}
     with TemporaryDirectory() as folder:
-        parquet, csv = files.write(Path(folder), sizes.rows)
-        what = f"`ticks` on {sizes.rows:,} rows of"
-        took, peaks = {}, []
-        for name, path, people, most in (
-            ("Parquet", parquet, False, FILES),
-            ("Parquet, --user", parquet, True, FILES_OF_PEOPLE),
-        ):
-            took[name], peak = files.measured("ours", path, people)
-            peaks.append(peak)
-            theirs, _ = files.measured("pandas", path, people)
-            shown = f"{took[name]:.3g} s", f"{theirs:.3g} s"
-            yield Row(f"{what} {name}, to pandas", took[name] / theirs, most, "x", *shown)
+        parquet, csv = files.write(Path(folder), rows)
+        for task in shown:
+            took[task], peaks[task] = files.measured("ours", parquet, task)
+        for way, name in (("pandas", "pandas"), ("duckdb", "DuckDB")):
+            try:
+                for task, said in shown.items():
+                    theirs, _ = files.measured(way, parquet, task)
+                    most = targets[task] if way == "pandas" else None
+                    times = f"{took[task]:.3g} s", f"{theirs:.3g} s"
+                    what = f"{said} {on} Parquet, to {name}"
+                    yield Row(what, took[task] / theirs, most, "x", *times)
+            except ImportError as problem:
+                yield Note(f"{name} was left out: {problem}")
         seconds, peak = files.measured("ours", csv)
-        yield Row(f"{what} CSV, CPU", seconds, CSV_SECONDS, "s")
-        yield Row(f"{what} any kind, peak memory", max(*peaks, peak), FILE_MEMORY, "MB")
-        try:
-            for name, people in (("Parquet", False), ("Parquet, --user", True)):
-                theirs, _ = files.measured("duckdb", parquet, people)
-                shown = f"{took[name]:.3g} s", f"{theirs:.3g} s"
-                yield Row(f"{what} {name}, to DuckDB", took[name] / theirs, None, "x", *shown)
-        except ImportError as problem:
-            yield Note(f"DuckDB was left out: {problem}")
+        yield Row(f"`ticks` {on} CSV, CPU", seconds, CSV_SECONDS, "s")
+        most = max(peaks["ticks"], peaks["people"], peak)
+        yield Row(f"`ticks` {on} any kind, peak memory", most, FILE_MEMORY, "MB")
+        yield Row(f"`count` {on} Parquet, CPU", took["count"], COUNT_SECONDS, "s")
+        yield Row(f"`count` {on} Parquet, to `ticks`", took["count"] / took["ticks"])
+        yield Row(f"`count` {on} Parquet, peak memory", peaks["count"], COUNT_MEMORY, "MB")
+    with TemporaryDirectory() as folder:
+        parquet, _ = files.write(Path(folder), few)
+        for task, way, beside, limit in (
+            ("ticks", "beam", "a plain pipeline", None),
+            ("count", "beam", "a plain pipeline", None),
+            ("histogram", "bulk", "its counter's release, and reading", ROWS_IN_BULK),
+            ("sequences", "bulk", "its counter's release, and reading", ROWS_IN_BULK),
+            ("graph", "bulk", "its counter's release, and reading", ROWS_IN_BULK),
+        ):
+            ours, theirs = (files.measured(one, parquet, task)[0] for one in ("ours", way))
+            what = f"`{task}` on {few:,} rows of Parquet, to {beside}"
+            yield _ratio(what, limit, ours / few, theirs / few, "a row")
 
 
 SECTIONS: dict[str, Callable[[Sizes], Iterator[Figure]]] = {
@@ -360,11 +376,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench", description=__doc__)
     parser.add_argument("--elements", type=int, default=Sizes.elements, help="of a pipeline")
+    parser.add_argument("--rows", type=int, default=Sizes.rows, help="of a file")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=[*SECTIONS], help="these")
     parser.add_argument("--quick", action="store_true", help="sizes that show nothing, soon")
     options = parser.parse_args(argv)
     plain.quiet()
-    sizes = QUICK if options.quick else Sizes(elements=options.elements)
+    sizes = QUICK if options.quick else Sizes(elements=options.elements, rows=options.rows)
     figures: list[Figure] = []
     begun = time.perf_counter()
     for name in options.only:

@@ -8,11 +8,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pandas as pd
 import pytest
 from apache_beam.coders import PickleCoder
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
@@ -20,9 +22,11 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 
 import beam_dpcount as dp
-from benchmarks import bench, dp_sqlp, errors, keys, peers, plain, timing
+from beam_dpcount.commands import count, ticks
+from benchmarks import bench, dp_sqlp, errors, files, keys, peers, plain, timing
 from benchmarks.cells import Cell
 from tests import runners
+from tests.command_lines import succeed
 
 SMALL = dp_sqlp.Data(people=3000, ticks=20, keys=400)
 
@@ -145,7 +149,7 @@ FIGURES = {
     "starts": (0, 2),
     "mechanisms": (0, len(dp.mechanisms.ALL) - 2),
     "peers": (0, 8),  # two of each library
-    "files": (4, 6),
+    "files": (9, 16),
 }
 
 
@@ -169,8 +173,39 @@ def test_every_section_has_its_figures(section: str, capsys: pytest.CaptureFixtu
     aims, figures = FIGURES[section]
     if section == "prism" and missing:  # which is built outside of these tests
         aims = 0
-    assert (len(aimed), len(rows) - 2 * heads + 2 * missing) == (aims, figures)
+    each = 3 if section == "files" else 2
+    assert (len(aimed), len(rows) - 2 * heads + each * missing) == (aims, figures)
     assert not any(word in line for line in rows for word in ("nan", "inf "))
+
+
+@pytest.mark.pipeline
+@pytest.mark.usefixtures("as_before")
+@pytest.mark.parametrize("task", ["ticks", "people", "count"])
+def test_programs_without_privacy_count_the_same(task: str, tmp_path: Path) -> None:
+    """What the command counts, under an enormous budget: else ratios compare different counts."""
+    parquet, _ = files.write(tmp_path, 30_000)
+    column, main = ("value", count.main) if task == "count" else ("count", ticks.main)
+    words = [word.replace("{horizon}", "1500") for word in files.TASKS[task][1:]]
+    out = tmp_path / "ours.csv"
+    succeed(*words, "--input", parquet, "--rho", "1e14", "--output", out, main=main)
+    ours = pd.read_csv(out)
+
+    def counted(key: Any, step: Any, value: Any) -> list[tuple[str, int, int]]:
+        rows = pd.DataFrame({"key": key, "step": step, "value": value.round()})
+        if task == "count":  # rows of one time come in any order: what is said at its end
+            rows = rows[~ours.duplicated(["key", "timestamp"], keep="last")]
+        return [*rows.itertuples(index=False, name=None)]
+
+    expected = counted(ours["key"], ours["step"], ours[column])
+    for way in ("pandas", "duckdb", *["beam"] * (task != "people")):
+        try:
+            files.WAYS[way](parquet, task)
+        except ImportError:
+            continue
+        theirs = pd.read_csv(f"{parquet}.{way}.csv", header=None if way == "beam" else 0)
+        theirs = theirs.sort_values([*theirs.columns[:2]]).reset_index(drop=True)
+        steps = theirs.iloc[:, 1] + (task != "count" and way != "beam")
+        assert counted(theirs.iloc[:, 0], steps, theirs.iloc[:, -1]) == expected, way
 
 
 @pytest.mark.parametrize("path", ["bounded", "streaming"])

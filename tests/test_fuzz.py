@@ -622,6 +622,15 @@ COMMANDS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...], Any]] = {
         ("key", "n", "time"),
         counts_by_row,
     ),
+    "count of people": (
+        count.main,
+        (
+            *(*ROWS, "--where", "n=1", "--horizon", "99", "--user", "who", "--per-user", "3"),
+            *("--per-key", "1"),
+        ),
+        ("key", "n", "who", "time"),
+        None,
+    ),
     "ticks": (
         ticks.main,
         (*ROWS, "--metric", "sum(n, 0, 2, unit=1)", *CLOCK, "--keys", "ann", "bob"),
@@ -655,14 +664,14 @@ COMMANDS: dict[str, tuple[Any, tuple[object, ...], tuple[str, ...], Any]] = {
 }
 
 
-def assert_lanes_agree(words: Sequence[object], place: Path, said: str) -> None:
+def assert_lanes_agree(words: Sequence[object], main: Any, place: Path, said: str) -> None:
     """Under one secret: rows in a pipeline, as for options for Beam, and in columns."""
     (secret := place / "secret").write_text("0123456789abcdef" * 4)
     found = []
     for more in ((), ("--direct_num_workers", "1")):
         out = place / "lane.csv"
         again = (*words, "--secret-file", secret, "--run-id", "r", "--output", out)
-        ended = command(*again, *more, main=ticks.main)
+        ended = command(*again, *more, main=main)
         found.append((ended, out.read_bytes() if out.exists() else None))
         for path in place.glob("lane.*"):
             path.unlink()
@@ -674,7 +683,7 @@ def assert_lanes_agree(words: Sequence[object], place: Path, said: str) -> None:
 @for_long
 def test_any_file_is_counted_right_or_refused_in_a_line(long: float, tmp_path: Path) -> None:
     """Which shows no cell; and then nothing is written."""
-    for number, chance in enumerate(chances(long, least=12)):
+    for number, chance in enumerate(chances(long, least=14)):
         main, words, columns, expected = COMMANDS[chance.choice([*COMMANDS])]
         place = tmp_path / str(number)
         place.mkdir()
@@ -684,8 +693,8 @@ def test_any_file_is_counted_right_or_refused_in_a_line(long: float, tmp_path: P
         out = place / "out.csv"
         ended = command("--input", place / name, *words, "--output", out, main=main)
         said = f"{name} {words} {ended}"
-        if main is ticks.main:
-            assert_lanes_agree(("--input", place / name, *words), place, said)
+        if main in (count.main, ticks.main):
+            assert_lanes_agree(("--input", place / name, *words), main, place, said)
         assert SECRET not in ended.out + ended.err, said
         if ended.status:
             assert ended.status == 2, said

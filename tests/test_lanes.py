@@ -163,6 +163,24 @@ def test_quoted_cells_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(CALLS) == 2
 
 
+@pytest.mark.parametrize("place", [0, 1, 7])
+def test_a_byte_order_mark_within_a_file_is_part_of_its_cell(place: int, tmp_path: Path) -> None:
+    """Wherever lines are parsed from: else what a row counts would depend on those before it."""
+    rows = [(str(100 + row), "a", "u", "1") for row in range(9)]
+    lines = [",".join(row).encode() for row in rows]
+    lines[place] = b"\xef\xbb\xbf" + lines[place]
+    path = tmp_path / "in.csv"
+    for mark in (b"", b"\xef\xbb\xbf"):
+        path.write_bytes(mark + b"\n".join([b"time,page,user,ms", *lines, b""]))
+        given, contents = source(path), counting(dp.Count())[:1]
+        found = lanes.in_columns(given, path, contents)
+        assert found == lanes.careful(given, path, contents)
+        assert sum(found.values()) == len(rows) - 1
+    named = b"page,time,user,ms\n" + b"".join(b"\xef\xbb\xbfa,%d,u,1\n" % (100 + n) for n in (1, 2))
+    path.write_bytes(named)
+    assert {key for key, *_ in lanes.in_columns(given, path, contents)} == {"\ufeffa"}
+
+
 CALLS: list[str | None] = []
 _read = records.Lines.__call__
 
@@ -212,6 +230,7 @@ TYPED: dict[str, pa.Array] = {
     "int": pa.array([110, None, -5, 2**62, 130], pa.int64()),
     "small": pa.array([110, None, 5, 7, 120], pa.uint8()),
     "float": pa.array([110.0, None, float("nan"), -0.0, 120.25]),
+    "half": pa.array([*map(np.float16, (110, 7.5, "nan", -0.0)), None], pa.float16()),
     "bool": pa.array([True, None, False, True, True]),
     "seconds": pa.array([110, None, -5, 2**50, 120], pa.timestamp("s")),
     "zoned": pa.array([110_000, None, -5, 2**61, 120_000], pa.timestamp("ms", "Europe/Paris")),
@@ -236,6 +255,23 @@ def test_every_type_of_parquet_is_read_alike(format: str, zone: str, tmp_path: P
             pq.write_table(pa.concat_tables([table, table, table]), path)
             for metrics in METRICS:
                 read_alike(path, metrics, timestamp_format=format, timezone=zone)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_columns_of_floats_are_converted_together(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rows = tmp_path / "in.parquet", 500
+    amounts = pa.array(np.arange(rows).astype(kind) / kind(8))
+    texts = pa.array(["a"] * rows)
+    pq.write_table(
+        pa.table({"time": [110] * rows, "page": texts, "user": texts, "ms": amounts}), path
+    )
+    metrics = (dp.Sum("ms", 0, 60, unit=0.125),)
+    read_alike(path, metrics)
+    monkeypatch.setattr(Numbers, "of_payloads", None)
+    found = lanes.in_columns(source(path, metrics), path, counting(*metrics)[:1])
+    assert len(found) == 480  # amounts of 0 count nothing, and 60 and more count 60
 
 
 def test_an_odd_row_does_not_send_its_batch_to_the_careful_reader(
@@ -560,6 +596,39 @@ def test_both_lanes_count_elements_alike(
         succeed(*words, "--rho", "1e12", "--overwrite", main=count.main)
         found.append([(k, s, at, round(v, 3)) for k, s, at, v in command_lines.written(out)])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("noise", ["replayed", "exact"])
+@pytest.mark.parametrize("timed", [True, False])
+def test_blocks_of_elements_may_be_cut_anywhere(
+    noise: str, timed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a key, and between keys, whether these are released together or alone."""
+    monkeypatch.setenv("LANES", "0123456789abcdef" * 4)
+    names = [chr(ord("a") + row % 17) * (row % 3) for row in range(300)]
+    rows = [(str(300 - row // 9), names[row], "u", str(row % 4)) for row in range(300)]
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_bytes(lanes.csv_of(rows))
+    words = ["--input", path, "--key", "page", "--value", "ms", "--bounds", 0, 3, "--output", out]
+    words += ["--horizon", 9, *(["--timestamp", "time"] if timed else [])]
+    words += [*BUDGET, *SECRET] if noise == "replayed" else ["--rho", "1e12"]
+    found = []
+    for lane, together, most in (
+        ("rows", 0, 0),
+        *(("", n, m) for n in (1, 20, 999) for m in (1, 7, 999)),
+    ):
+        with monkeypatch.context() as patched:
+            if lane:
+                patched.setattr(lanes_of_tasks, "_needs_rows", lambda *_, w=lane: w)
+            else:
+                patched.setattr("beam_dpcount.lanes.elements._TOGETHER", together)
+                patched.setattr("beam_dpcount.commands.files.tables.SLICE", most)
+            succeed(*words, "--overwrite", main=count.main)
+        written = command_lines.written(out)
+        digits = 9 if noise == "replayed" else 3
+        found.append([(key, step, at, round(x, digits)) for key, step, at, x in written])
+    assert len(found[0]) > 200
+    assert all(one == found[0] for one in found)
 
 
 def test_accounts_do_not_tell_the_lane(odd: Path, monkeypatch: pytest.MonkeyPatch) -> None:

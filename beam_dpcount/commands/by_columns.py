@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from beam_dpcount.commands.files import tables
@@ -15,7 +14,7 @@ from beam_dpcount.commands.files.columns import columns_of
 from beam_dpcount.commands.files.elements import elements_of
 from beam_dpcount.commands.files.formats import InputFile, Place, Places, Source, Table
 from beam_dpcount.commands.progress import Progress
-from beam_dpcount.lanes.elements import ElementsLane, Whole
+from beam_dpcount.lanes.elements import ElementsLane, Releases
 from beam_dpcount.lanes.parts import PartsLane
 from beam_dpcount.states.whole_keys import WholeKey
 
@@ -79,6 +78,7 @@ class ByElement:
         self._count = intake.statistic
         self._places = Places([source.label(data.path) for data in files])
         self._lane = ElementsLane(whole, counter.horizon, transform.bound, self._identity)
+        self._stddevs: pa.Array | None = None  # of all steps; the slices share them
         self._ends = list[int]()  # how many rows there are, up to each file
         task.use(transform)
 
@@ -100,22 +100,22 @@ class ByElement:
                 self._lane.add(elements)
                 many += len(elements.xs)
             self._ends.append(many)
-        schema, late = self._target.schema, self._lane.past_horizon()
-        batches = [self._batch(whole, schema) for whole in self._lane.releases()]
-        tables.write(self._target, pa.Table.from_batches(batches, schema))
+        late = self._lane.past_horizon()
+        tables.write_sorted(self._target, map(self._table, self._lane.releases(tables.SLICE)))
         return late
 
-    def _batch(self, whole: Whole, schema: pa.Schema) -> pa.RecordBatch:
-        """The releases of a key as rows of the output."""
-        key, micros, values, stddevs = whole
-        steps = np.arange(1, len(values) + 1)
+    def _table(self, releases: Releases) -> pa.Table:
+        """Rows of the output."""
+        keys, steps, micros, values = releases
         timed = self._source.timestamp is not None
         Progress.releases(len(steps))
+        if self._stddevs is None:
+            self._stddevs = pa.array(self._lane.stddevs)
         columns = {
-            "key": pa.repeat(key, len(steps)),
+            "key": keys,
             "step": pa.array(steps),
             "timestamp": pa.array(micros) if timed else pa.nulls(len(steps), pa.int64()),
-            "value": pa.array(values),
-            "stddev": pa.array(stddevs),
+            "value": pa.array(values, pa.float64()),
+            "stddev": pa.DictionaryArray.from_arrays(steps - 1, self._stddevs),
         }
-        return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+        return pa.table({name: columns[name] for name in self._target.schema.names})

@@ -50,11 +50,27 @@ def _each(
     """The function of each cell; of an array it is called once for equal ones."""
     if isinstance(array, list):
         return [of_null if cell is None else function(cell) for cell in array]
+    found, places = _distinct(array, function, of_null)
+    return [found[place] for place in places.tolist()]
+
+
+def _whole_numbers(
+    array: pa.Array | list[object], function: Callable[[object], int], of_null: int
+) -> IntArray:
+    """The same of a function that gives whole numbers."""
+    if isinstance(array, list):
+        return np.array(_each(array, function, of_null), dtype=np.int64)
+    found, places = _distinct(array, function, of_null)
+    return np.array(found, dtype=np.int64)[places]
+
+
+def _distinct(
+    array: pa.Array, function: Callable[[object], object], of_null: object
+) -> tuple[list[object], IntArray]:
+    """The function of each distinct cell, and at last of null; and which of them a cell has."""
     encoded = array.dictionary_encode()
     found = [function(cell) for cell in encoded.dictionary.to_pylist()]
-    places = pc.fill_null(encoded.indices, len(found)).to_pylist()
-    found.append(of_null)
-    return [found[place] for place in places]
+    return [*found, of_null], pc.fill_null(encoded.indices, len(found)).to_numpy()
 
 
 # Numbers
@@ -73,20 +89,20 @@ def numbers(
       many: the same of numbers, which are NaN in place of nulls; None: `one` asks for more.
     """
     if isinstance(array, list):
-        return np.array(_each(array, one, one(None)), dtype=np.int64)
+        return _whole_numbers(array, one, one(None))
     if many is not None and pa.types.is_floating(array.type):
         return many(pc.fill_null(array, math.nan).to_numpy(zero_copy_only=False))
     if many is not None and pa.types.is_integer(array.type) and not array.null_count:
         return many(array.to_numpy(zero_copy_only=False))
     if many is None or not pa.types.is_string(array.type):
-        return np.array(_each(array, one, one(None)), dtype=np.int64)
+        return _whole_numbers(array, one, one(None))
     plain = _bools(pc.fill_null(pc.match_substring_regex(array, _NUMBER), False))
     if plain.all():
         return many(array.cast(pa.float64()).to_numpy())
     found = np.empty(len(array), dtype=np.int64)
     found[plain] = many(array.filter(pa.array(plain)).cast(pa.float64()).to_numpy())
     odd = array.filter(pa.array(~plain))
-    found[~plain] = np.array(_each(odd, one, one(None)), dtype=np.int64)
+    found[~plain] = _whole_numbers(odd, one, one(None))
     return found
 
 
@@ -112,14 +128,13 @@ class Times:
     def micros(self, array: pa.Array | list[object]) -> tuple[IntArray, BoolArray]:
         """Microseconds since the epoch, and which of them could be read."""
         if isinstance(array, list):
-            found = np.array(_each(array, self._one, _NO_TIME), dtype=np.int64)
+            found = _whole_numbers(array, self._one, _NO_TIME)
             return found, found >= FIRST
         found = np.full(len(array), _NO_TIME, dtype=np.int64)
         plain = self._plain(array, found)
         odd = np.flatnonzero(~plain)
         if len(odd):
-            read = _each(array.take(pa.array(odd)), self._one, _NO_TIME)
-            found[odd] = np.array(read, dtype=np.int64)
+            found[odd] = _whole_numbers(array.take(pa.array(odd)), self._one, _NO_TIME)
         return found, found >= FIRST
 
     def _one(self, cell: object) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.entropy import Noise, SystemNoise
 from beam_dpcount.noise.laws import Law
 
@@ -70,27 +70,51 @@ def released(
         micros, xs = micros[order], xs[order]
     taken = sizes if counter.horizon is None else np.minimum(sizes, counter.horizon)
     starts = np.cumsum(sizes) - sizes
-    values = np.zeros(len(xs))
     long = taken > _AT_ONCE if counter.goes_on else taken < 0
-    shorter = np.flatnonzero(~long)
-    for some in (shorter[alike] for alike in _alike(taken[shorter])):
-        place, there = _places(starts[some], taken[some])
-        noises = [noise_of(streams[i]) for i in some.tolist()]
+
+    def noise_at(i: int) -> Noise:
+        return noise_of(streams[i])
+
+    values = side_by_side(counter, xs, starts, np.where(long, 0, taken), noise_at, draws_of)
+    for i, (start, n) in enumerate(zip(starts.tolist(), taken.tolist(), strict=True)):
+        stream, mine = streams[i], slice(start, start + n)
+        given: Iterator[Sequence[float]] = blocks(values[mine])
+        if long[i]:
+            given = _in_blocks(counter, xs[mine], noise_at(i))
+        yield stream, chain.from_iterable(map(zip, blocks(micros[mine]), given))
+
+
+def side_by_side(
+    counter: LatticeCounter,
+    xs: IntArray,
+    starts: IntArray,
+    sizes: IntArray,
+    noise_at: Callable[[int], Noise],
+    draws_of: Callable[[int], int],
+) -> FloatArray:
+    """The releases of streams in one array, each where its steps are; 0 elsewhere.
+
+    Args:
+      counter, draws_of: as of `released`.
+      xs: the steps of all streams.
+      starts, sizes: where those of a stream begin, and how many of them are released.
+      noise_at: the noise of a stream, by its place among them.
+    """
+    values = np.zeros(len(xs))
+    there_are = np.flatnonzero(sizes)
+    for some in (there_are[alike] for alike in _alike(sizes[there_are])):
+        place, there = _places(starts[some], sizes[some])
+        noises = [*map(noise_at, some.tolist())]
         noise: Noise = noises[0]
         if len(noises) > 1:
-            noise = _Beside(noises, np.array([*map(draws_of, taken[some].tolist())]))
+            noise = _Beside(noises, np.array([*map(draws_of, sizes[some].tolist())]))
         x = xs[place] if there is None else np.where(there, xs[place], 0)
         found = counter.release_lattice(x, noise)
         if there is None:
             values[place] = found
         else:
             values[place[there]] = found[there]
-    for i, (start, n) in enumerate(zip(starts.tolist(), taken.tolist(), strict=True)):
-        stream, mine = streams[i], slice(start, start + n)
-        given: Iterator[Sequence[float]] = blocks(values[mine])
-        if long[i]:
-            given = _in_blocks(counter, xs[mine], noise_of(stream))
-        yield stream, chain.from_iterable(map(zip, blocks(micros[mine]), given))
+    return values
 
 
 def blocks(numbers: npt.NDArray[Any]) -> Iterator[list[Any]]:

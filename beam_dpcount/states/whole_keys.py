@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 
 from beam_dpcount.counters.counter import LatticeCounter
-from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.entropy import Draws, Noise
 from beam_dpcount.noise.replay import StepNoises
-from beam_dpcount.states.stacked import blocks
+from beam_dpcount.states.stacked import blocks, side_by_side
 from beam_dpcount.statistics.base import Statistic
 
 REMEMBERED = 1 << 16  # standard deviations
@@ -38,7 +38,7 @@ class WholeKey:
     def values(
         self, key: str, window: object, packed: IntArray, identities: Iterable[object] | None
     ) -> Iterable[Any]:
-        """The releases of a key, in order.
+        """The releases of a key, in order: an array, or made when they are asked for.
 
         Args:
           window: in which it is.
@@ -51,6 +51,29 @@ class WholeKey:
         noises, counter = self._histories(key, window, packed, identities), self._counter
         whole = None if counter.draws is None else StepNoises(noises, counter.draws)
         return self._release(packed[:, 1:], noises, whole)
+
+    @property
+    def takes_several(self) -> bool:
+        """Whether there is `several`: of numbers, with noise that is new at every step."""
+        counter = self._counter
+        return not self._draws.digest_size and counter.draws is not None and not counter.dimension
+
+    def several(
+        self, keys: Sequence[str], window: object, xs: IntArray, sizes: IntArray
+    ) -> FloatArray:
+        """The releases of keys, one behind the other, in one call for all of like lengths.
+
+        Args:
+          xs: what their steps count.
+          sizes: how many steps each has.
+        """
+        counter, draws = self._counter, self._draws
+
+        def noise_at(i: int) -> Noise:
+            return draws.noise(keys[i], window, b"")
+
+        starts = np.cumsum(sizes) - sizes
+        return side_by_side(counter, xs, starts, sizes, noise_at, counter.draws or int)
 
     def stddevs(self, n: int) -> Iterable[float]:
         """Those of the first n steps, or more."""
@@ -73,15 +96,10 @@ class WholeKey:
     def _release(self, numbers: IntArray, noises: Iterable[Noise], whole: Any) -> Iterable[Any]:
         """From the noise of each step, or where it is faster, from that of all at once, if any."""
         counter, statistic = self._counter, self._statistic
-        values: Iterable[Any] = self._stepped(numbers, noises)
         few = len(numbers) <= FEW or len(numbers) * (counter.dimension or 0) > _MOST
         if whole is not None and not few:
-            values = counter.release_lattice(statistic.all(statistic.init(), numbers)[1], whole)
-        if counter.dimension is None and isinstance(values, np.ndarray):
-            listed: list[float] = values.tolist()
-            return listed
-        # A vector at a time: lists take four times the memory of arrays.
-        return values
+            return counter.release_lattice(statistic.all(statistic.init(), numbers)[1], whole)
+        return self._stepped(numbers, noises)
 
     def _histories(
         self, key: str, window: object, packed: IntArray, identities: Iterable[object] | None

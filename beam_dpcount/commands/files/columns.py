@@ -168,6 +168,8 @@ def _parsed(
 
     names = [str(place) for place in range(width)]
     taken = [names[place] for place in dict.fromkeys(places)]
+    if plain.startswith(lines.MARK):  # Arrow leaves out the first, wherever in a file these are
+        plain = lines.MARK + plain
     try:
         table = pa_csv.read_csv(
             pa.BufferReader(plain),

@@ -17,7 +17,7 @@ from beam_dpcount.commands.files.formats import InputFile
 from beam_dpcount.commands.files.unpacking import GZIP, Unpacked, compression_of, stored, unpacks
 from beam_dpcount.commands.progress import Progress
 
-_MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
+MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
 _GZIP = b"\x1f\x8b\x08"
 
 
@@ -87,10 +87,10 @@ def blocks(file: InputFile, has_header: bool, size: int = 1) -> Iterator[bytes]:
                 continue
             block, parts = b"".join([*parts, data[:end]]), [data[end:]]
             held = len(parts[0])
-            yield block.removeprefix(_MARK) if is_first else block
+            yield block.removeprefix(MARK) if is_first else block
             is_first = False
         if rest := b"".join(parts):
-            yield rest.removeprefix(_MARK) if is_first else rest
+            yield rest.removeprefix(MARK) if is_first else rest
 
 
 def _opened(file: InputFile, has_header: bool) -> tuple[IO[bytes], str]:

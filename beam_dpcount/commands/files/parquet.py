@@ -150,6 +150,8 @@ def plain(array: Any) -> Any:
     """An array whose cells Python can hold."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if pa.types.is_float16(array.type):  # for which Arrow lacks functions
+        return array.cast(pa.float32())
     if pa.types.is_timestamp(array.type):
         # Python has no nanoseconds. "+00:00", unlike "UTC", needs no time zone database.
         unit = "us" if array.type.unit == "ns" else array.type.unit

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +28,13 @@ from beam_dpcount.commands.files.formats import (
     kind_of,
     unreadable,
 )
+from beam_dpcount.commands.files.rendered import Known, csv_lines, csv_rows, json_rows
 from beam_dpcount.commands.progress import Progress
 from beam_dpcount.mechanisms.base import IntArray
 
 SUFFIXES = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz", ".parquet")
 KINDS = {str: pa.string(), int: pa.int64(), float: pa.float64()}
-_SLICE = 1 << 16  # rows that are written at once
+SLICE = 1 << 16  # rows that are written at once
 
 
 class Last(NamedTuple):
@@ -176,19 +178,32 @@ def schema_of(columns: Columns, about: str = "") -> pa.Schema:
 def write(target: Target, rows: pa.Table) -> None:
     """Writes rows in any order to a file, sorted. There is never half a file."""
     Progress.writing = True
-    path, schema = target.path, target.schema
     places = _places(target, rows)
     # A slice at a time: a column of text may hold more than one array of Arrow's can.
-    slices = (rows.take(places[i : i + _SLICE]) for i in range(0, max(1, len(places)), _SLICE))
+    slices = (rows.take(places[i : i + SLICE]) for i in range(0, max(1, len(places)), SLICE))
+    write_sorted(target, slices)
+
+
+def write_sorted(target: Target, slices: Iterable[pa.Table]) -> None:
+    """The same of sorted rows, in slices of SLICE rows but for the last, which may be empty.
+
+    Columns of numbers may be dictionaries: numbers of one that many slices share are shown once.
+    A slice is asked for when those before it were written, so that not all are held at once.
+    """
+    following = iter(slices)
+    first = next(following)  # if there is no noise to be had, nothing can have been seen
+    Progress.writing = True
+    path, schema = target.path, target.schema
     write = {"csv": _csv, "jsonl": _json, "parquet": _parquet}[kind_of(path)]
     stop.writes()
     with beside(path, target.run, target.private) as name, created(name) as file:
+        tables = chain([first], following)
         if path.lower().endswith(".gz"):
             # Without a time, so that the same rows make the same file.
             with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                write(packed, schema, slices)
+                write(packed, schema, tables)
         else:
-            write(file, schema, slices)
+            write(file, schema, tables)
 
 
 def _places(target: Target, rows: pa.Table) -> IntArray:
@@ -207,44 +222,26 @@ def _places(target: Target, rows: pa.Table) -> IntArray:
 def _parquet(file: object, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     with pq.ParquetWriter(file, schema) as writer:
         for table in tables:
-            writer.write_table(table)
+            writer.write_table(table.cast(schema))
 
 
 def _csv(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     file.write(f"{csv_line(schema.names)}\n".encode())
+    known: Known = {}
     for table in tables:
-        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        file.write("".join(f"{line}\n" for line in csv_lines(rows)).encode())
+        file.writelines(csv_rows(table, known))
 
 
 def _json(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    made = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+    known: Known = {}
     for table in tables:
-        columns = (column.to_pylist() for column in table.columns)
-        rows = (dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True))
-        file.write("".join(f"{made.encode(row)}\n" for row in rows).encode())
+        file.writelines(json_rows(table, known))
 
 
 def csv_line(cells: Iterable[Any]) -> str:
     """A line of CSV without its end."""
     (line,) = csv_lines([cells])
     return line
-
-
-def csv_lines(rows: Iterable[Iterable[Any]]) -> list[str]:
-    """Lines of CSV without their ends."""
-    file = _Lines()
-    # csv quotes the characters of its line end, and both kinds of newline need quotes.
-    csv.writer(file, lineterminator="\r\n").writerows(rows)
-    return [line[:-2] for line in file.lines]
-
-
-class _Lines:
-    """A file of lines that are written one by one."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.write = self.lines.append
 
 
 # Where to write
