@@ -292,6 +292,7 @@ class TickCountPlan(Plan):
         inside = Inside(
             names=tuple(names),
             numbered=numbered,
+            time_columns=(self.time,) if isinstance(self.time, str) else (),
             fingerprint=self._read_as,
             present=self._present,
         )

@@ -332,9 +332,14 @@ class TickNumbersPlan(CountingPlan):
         object.__setattr__(other, "inside", inside)  # to others it is fixed
         return other
 
-    def reading(self, how: Any) -> Self:
-        """A copy that counts bounded input whose events are read so."""
-        return self.on_path(False).within(replace(self.inside, fingerprint=how))
+    def reading(self, how: Any, time: tuple[str, ...]) -> Self:
+        """A copy that counts bounded input whose events are read so, and their time from these."""
+        inside = replace(self.inside, fingerprint=how, time_columns=time)
+        return self.on_path(False).within(inside)
+
+    @property
+    def _time_columns(self) -> tuple[str, ...]:
+        return self.inside.time_columns
 
     @property
     def bounds_people(self) -> bool:
