@@ -33,7 +33,7 @@ from beam_dpcount.counters.periods import account_periods, periods_of
 from tests.audit.exact import keeps_budget
 from tests.command_lines import command, fail, succeed
 from tests.person_audit import RHO, TICK, by, lists, universe
-from tests.test_periods_audit import count_of, differences, sums_of
+from tests.person_periods import count_of, differences, sums_of
 
 PURE, BOTH = dp.PureDP(1.0), dp.ApproxDP(1.0, 1e-6)
 HOURS = dp.Clock("1h", start="2026-03-27T00:00:00Z", ticks=96)

@@ -221,8 +221,8 @@ def test_an_account_of_a_person_refuses_periods(log: Path) -> None:
     budget = ("--epsilon", 1, "--delta", 1e-6)
     ended = command(*words(log, *how, *budget), main=ticks.main)
     assert ended.status != 0
-    assert "is for one person with all rows, and this run is for one person's rows" in ended.err
-    with pytest.raises(AccountError, match="nothing would follow for the person"):
+    assert "with all rows, and this run is for one person's rows of any one period" in ended.err
+    with pytest.raises(AccountError, match="nothing would follow for that: take an account"):
         _claim_in(path)
 
 

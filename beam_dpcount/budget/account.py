@@ -147,10 +147,10 @@ class Account:
     path: str
     total: Charge = field(default_factory=Charge)
     user: str | None = None  # the column that says whose a row is; None: it is for one row
-    periods: AccountPeriods | None = None  # it is for a person's rows of one; None: for all rows
     time: str = ""
     format: int = FORMAT
     runs: dict[int, Run] = field(default_factory=dict)
+    periods: AccountPeriods | None = None  # it is for a person's rows of one; None: for all rows
 
     @property
     def counted(self) -> list[Run]:
