@@ -101,7 +101,9 @@ class PeriodCosts:
             return Fraction(selection.delta)
         change = self.change
         _, each, sides = change.touched(self.counter.mechanism)
-        most, every = many * each, many * change.total(self.counter.mechanism)
+        most, every = change.alone(self.counter.mechanism, many)
+        if most <= each:  # as in one period, which the threshold is for
+            return min(many * Fraction(selection.delta), Fraction(1))
         # So many periods have begun after so many ticks, wherever a count starts.
         ticks = np.arange(self.counter.horizon)
         held = each * (1 - (-ticks // self.periods.shortest))

@@ -79,6 +79,7 @@ class TickNumbersPlan(CountingPlan):
     view: View | None = None
 
     _needs_events: ClassVar[bool] = True
+    _selection_kind: ClassVar[type[Selection]] = Selection
     _on_reject: ClassVar[tuple[str, ...]] = POLICIES
     _counts_numbers = True
     _at_clock = True
@@ -273,7 +274,8 @@ class TickNumbersPlan(CountingPlan):
         """When keys that nobody listed are shown."""
         if self._select is None:
             return None
-        return selection_of(self._select, self._whole_budget, counter, self._keys_delta)
+        how = self._whole_budget, counter, self._keys_delta
+        return selection_of(self._select, *how, self._selection_kind)
 
     def _of_person(self, users: Users, clock: Grid) -> UserChange:
         """What all events of one person change that count."""
