@@ -87,9 +87,8 @@ class ActiveChange(UserChange):
         counters = min(self.intervals, self.keys)
         return Touched(counters, 1, 1 + (self.relation == "replace_one"))
 
-    def alone(self, mechanism: Mechanism, many: int) -> tuple[int, int]:
-        # Somebody is active once, however many periods they are active by.
-        return 1, many * self.touched(mechanism).counters
+    def alone(self, mechanism: Mechanism, many: int) -> int:
+        return 1  # somebody is active once, however many periods make them so
 
     def event_cost(self, mechanism: Mechanism) -> int:
         return 1 if self.relation == "replace_one" else 4  # two sets of one person

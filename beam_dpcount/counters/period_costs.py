@@ -100,9 +100,10 @@ class PeriodCosts:
         if many == 1:
             return Fraction(selection.delta)
         change = self.change
-        _, each, sides = change.touched(self.counter.mechanism)
-        most, every = change.alone(self.counter.mechanism, many)
-        if most <= each:  # as in one period, which the threshold is for
+        mechanism = self.counter.mechanism
+        _, each, sides = change.touched(mechanism)
+        most, every = change.alone(mechanism, many), many * change.total(mechanism)
+        if most <= each:  # as in one period, which thresholds are for
             return min(many * Fraction(selection.delta), Fraction(1))
         # So many periods have begun after so many ticks, wherever a count starts.
         ticks = np.arange(self.counter.horizon)
