@@ -744,7 +744,8 @@ def test_periods_of_a_person_are_one_person_in_a_key(many: int) -> None:
     known = periods_of(dp.Clock(1, start=0, ticks=TICKS), 1)
     for case in ("each tick alone", "tree"):
         selection = active(case).selection
-        change: Any = replace(selection.counter.change, periods=known)
+        change: Any = selection.counter.change
+        change = replace(change, periods=known)
         costs = PeriodCosts(selection.counter, change, known, selection=selection)
         assert costs.keys_delta(many) == many * Fraction(DELTA)
         assert many * seen_alone(active(case)) <= many * DELTA
