@@ -272,8 +272,8 @@ def test_other_files_and_later_formats_are_refused(file: Path) -> None:
     assert "not a line of an account" in fail(file, main=printing.main)
     file.write_text("")
     assert "is not an account" in fail(file, main=printing.main)
-    file.write_text('{"account": 3, "total": {}}\n')
-    assert "is of format 3, and this version knows 2" in fail(file, main=printing.main)
+    file.write_text('{"account": 4, "total": {}}\n')
+    assert "is of format 4, and this version knows 3" in fail(file, main=printing.main)
 
 
 def test_a_full_disk_leaves_the_account_as_it_was(
@@ -665,7 +665,7 @@ def marked(log: Path, **more: Any) -> str:
             ]
         )
     )
-    engine = SimpleNamespace(counter=calibrated(BOTH))
+    engine = SimpleNamespace(counter=calibrated(BOTH), period_costs=None)
     task.entropy = SystemEntropy()
     task.count = SimpleNamespace(_parts=[SimpleNamespace(engine=engine)])
     if more.get("reads", True):

@@ -101,6 +101,31 @@ def test_activity_hides_a_person_or_a_period(
     assert keeps_budget(engine.counter, differences(engine, pairs_of(engine, events, most)))
 
 
+@pytest.mark.parametrize("kind", ["fresh", "tree"])
+@pytest.mark.parametrize("window", [1, 2, 3])
+@pytest.mark.parametrize("whom", WHOM)
+def test_a_key_that_only_one_person_begins_holds_one(whom: str, window: int, kind: str) -> None:
+    """What `SelectKeys` rests on: before others come a count is 0 or 1, in at most so many keys."""
+    users, events, most = WHOM[whom]
+    engine = with_mechanism(count_of(users, window), MECHANISMS[kind](horizon=TICKS))
+    change: Any = engine.counter.change
+    touched, attained = change.touched(engine.counter.mechanism), 0
+    for one, other in pairs_of(engine, events, most):
+        begun = 0
+        for mine, without in zip(map(np.array, one), map(np.array, other), strict=True):
+            if kind == "tree":
+                mine, without = np.cumsum(mine), np.cumsum(without)
+            there, later = mine > 0, without > 0
+            first = int(np.argmax(there)) if there.any() else TICKS
+            begins = int(np.argmax(later)) if later.any() else TICKS
+            assert first <= begins
+            assert set(mine[first:begins].tolist()) <= {0, 1}
+            begun += first < begins
+        assert begun <= touched.counters
+        attained = max(attained, begun)
+    assert (touched.each, attained) == (1, min(touched.counters, len({e[0] for e in events})))
+
+
 @pytest.mark.parametrize("whom", ["changes", "periods", "one of two keys a period"])
 def test_another_activity_hides_it_too(whom: str) -> None:
     users, events, most = WHOM[whom]

@@ -473,7 +473,7 @@ def test_a_share_knows_whom_it_protects():
     ],
 )
 def test_what_one_event_costs_behind_a_bound(protects, budget, cost):
-    assert protects.budget_of_event(budget) == cost
+    assert protects.budget_of(budget, "event") == cost
 
 
 def test_epsilon_of_events_and_of_people():

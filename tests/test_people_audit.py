@@ -459,7 +459,7 @@ def test_an_event_less_costs_more_than_one_event(
     protection = Protection(change.person, factor)
     costs = [
         (budget, False),
-        (protection.budget_of_event(budget), True),
+        (protection.budget_of(budget, "event"), True),
     ]
     if budget is RHO:
         costs.append((dp.ZCDP(0.99 * factor * RHO.rho), False))

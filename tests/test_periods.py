@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import apache_beam as beam
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.budget.account import AccountError
@@ -26,6 +27,7 @@ from beam_dpcount.transforms.elements import NO_PERIODS
 from beam_dpcount.transforms.users import NO_SHARED_PERIODS
 from tests.command_lines import EXACT, command
 from tests.people import EXACT as NO_NOISE
+from tests.runners import feed, run
 
 PARIS = ZoneInfo("Europe/Paris")
 UNIT = "one person's events of any one day"
@@ -69,11 +71,52 @@ def test_periods_are_refused_where_there_is_no_clock() -> None:
     users = dp.Users("u", 1, per="1d")
     with pytest.raises(ValueError, match=NO_PERIODS[0]):
         dp.PrefixCount(dp.ZCDP(1), 10, users=users, value=lambda e: 1)
-    count = dp.TickCount(dp.ZCDP(1), HOURS, keys=["a"])
-    with pytest.raises(ValueError, match=re.escape(NO_SHARED_PERIODS[0])):
-        dp.BoundUsers(users, {"a": count})
     with pytest.raises(ValueError, match="periods is of people"):
         dp.TickCount(dp.ZCDP(1), HOURS, keys=["a"]).epsilon_at(periods=2)
+
+
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+def test_several_counts_may_share_a_bound_by_period(path: str) -> None:
+    """With ticks of their own: of three events of a person in an hour two count, every day."""
+    days = dp.Clock("1d", start="2026-03-27", ticks=4, zone="Europe/Paris")
+    hours = dp.Clock("1h", start="2026-03-27", stop=days.grid.stop // 10**6, zone="Europe/Paris")
+    ledger = dp.Ledger(dp.ZCDP(2e12))
+    bound = dp.BoundUsers(
+        DAILY,
+        {
+            "days": dp.TickCount(ledger.share(0.5, "d"), days.each(), keys=["a"], path=path),
+            "hours": dp.TickCount(ledger.share(0.5, "h"), hours, keys=["a", "b"], path=path),
+        },
+    )
+    noon = [(days.end_of(n) // 10**6) + 12 * 3600 for n in range(4)]
+    rows = [("a", {"user": "ann"}, at * 10**6) for at in noon for _ in range(3)]
+    by_day, by_hour = run(lambda p: tuple((p | feed(rows) | bound).values())).outputs
+    assert [round(seen.value.value) for seen in by_day] == [2, 2, 2, 2]
+    found = [seen.value for seen in by_hour if seen.value.step == hours.grid.steps]
+    assert [(one.key, round(one.value)) for one in found] == [("a", 8), ("b", 0)]
+    assert UNIT in str(ledger).replace(" in Europe/Paris", "")
+    assert ledger.epsilon_at(unit="period", periods=2) > ledger.epsilon_at(unit="period")
+    alone = dp.TickCount(dp.ZCDP(1e12), hours, keys=["a", "b"], users=DAILY, time="at")
+    assert bound.counters["hours"].l2_sensitivity == alone.counter.l2_sensitivity
+
+
+def test_what_shares_no_bound_by_period() -> None:
+    other = dp.Clock("1h", start="2026-03-28", ticks=96, zone="Europe/Paris")
+    counts = {"a": dp.TickCount(dp.ZCDP(1), HOURS, keys=["a"])}
+    mine = dp.TickCount(dp.ZCDP(1), HOURS, dp.People(), keys=["a"], users=dp.Users("user", 2))
+    with pytest.raises(ValueError, match=re.escape(NO_SHARED_PERIODS[0])):
+        dp.BoundUsers(DAILY, {**counts, "b": dp.TickCount(dp.ZCDP(1), other, keys=["a"])})
+    with pytest.raises(ValueError, match=re.escape(NO_SHARED_PERIODS[0])):
+        dp.BoundUsers(DAILY, {**counts, "people": mine})
+    daily = dp.TickCount(dp.ZCDP(1), HOURS.each(), dp.People(), keys=["a"], users=DAILY)
+    with pytest.raises(ValueError, match=re.escape(NO_SHARED_PERIODS[0])):
+        dp.BoundUsers(dp.Users("user", 2), {**counts, "people": daily})
+    dp.BoundUsers(DAILY, {**counts, "people": daily})
+    pipeline = beam.Pipeline()
+    events = pipeline | beam.Create([]) | beam.Map(print).with_output_types(tuple[str, Any])
+    windows = events | beam.WindowInto(FixedWindows(86_400))
+    with pytest.raises(ValueError, match="per bounds people anew in periods of a clock"):
+        _ = windows | dp.BoundUsers(DAILY, counts)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +264,8 @@ def test_an_account_of_a_person_refuses_periods(log: Path) -> None:
     budget = ("--epsilon", 1, "--delta", 1e-6)
     ended = command(*words(log, *how, *budget), main=ticks.main)
     assert ended.status != 0
-    assert "is for one person with all rows, and this run is for one person's rows" in ended.err
-    with pytest.raises(AccountError, match="nothing would follow for the person"):
+    assert "with all rows, and this run is for one person's rows of any one period" in ended.err
+    with pytest.raises(AccountError, match="nothing would follow for that: take an account"):
         _claim_in(path)
 
 

@@ -24,14 +24,12 @@ from beam_dpcount.counters.users import UserChange, cross_products
 from beam_dpcount.dofns.periods import BoundPeriods
 from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
-from beam_dpcount.dofns.users import BoundShards, SendToShards
+from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, ProfiledBLT, SquareRoot
 from beam_dpcount.states.wire import PAIR
-from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import PeopleShards
 from tests.audit.exact import keeps_budget
 from tests.person_audit import (
-    CLOCK,
     LAWS,
     RHO,
     TICK,
@@ -42,39 +40,10 @@ from tests.person_audit import (
     collection,
     each_law,
     lists,
-    number,
     placed,
     universe,
 )
-
-SECOND = 1_000_000
-PERIOD = 2  # ticks
-
-
-def count_of(users: dp.Users, budget: Any = RHO, mechanism: Any = "BinaryTree", **more: Any) -> Any:
-    given = {**CLOCK, "horizon": 4, "keys": ("a", "b"), "value": number, **more}
-    return TickNumbers(budget, mechanism=mechanism, users=users, **given)
-
-
-def sums_of(count: Any, events: Sequence[Event], periods: Any = ...) -> tuple[tuple[int, ...], ...]:
-    """What a count at a clock adds up of a list of events, by key and tick."""
-    parcels = count.parcels(collection(None))
-    shards = SendToShards(count.users, parcels, Placement(3))
-    shards.setup()
-    shards.start_bundle()
-    for key, payload, tick in events:
-        element, micros = (key, payload), tick * TICK * SECOND
-        assert not shards.process(element, placed(element, micros, None))
-    known = count._periods if periods is ... else periods
-    bounding, made = BoundShards(count.users.bound(), parcels, periods=known), []
-    for shard in shards.finish_bundle():
-        made += bounding.process((shard.value[0], [shard.value[1]]))
-    sums = np.zeros((len(count.keys), count.counter.horizon), dtype=np.int64)
-    for windowed in made:
-        key, packed = windowed.value
-        step, x = PAIR.unpack(packed)
-        sums[count.keys.index(key), step - 1] += x
-    return tuple(map(tuple, sums.tolist()))
+from tests.person_periods import PERIOD, SECOND, count_of, differences, sums_of
 
 
 def without(events: Sequence[Event], period: int) -> list[Event]:
@@ -101,16 +70,6 @@ def neighbours(count: Any, events: Sequence[Event], most: int, **how: Any) -> It
                 mine = [event for event in events if event[2] // PERIOD == period]
                 for other in lists(mine, 2, False):
                     yield summed(chosen), summed([*rest, *other])
-
-
-def differences(count: Any, pairs: Any) -> list[np.ndarray]:
-    """What noise must hide, beside other people's events."""
-    noised, found = Noised(count.counter), []
-    for one, other in {pair for pair in pairs if pair[0] != pair[1]}:
-        nothing = added(one, -np.array(one))
-        for base in (nothing, added(one, other)):
-            found.append(noised(added(one, base)) - noised(added(other, base)))
-    return found
 
 
 BOUNDS: dict[str, dict[str, Any]] = {

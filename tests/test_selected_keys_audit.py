@@ -22,16 +22,20 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.counters import selection as rules
+from beam_dpcount.counters.active import ActiveChange, ActiveSelection
 from beam_dpcount.counters.change import Change, TickChange, Touched
 from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.columns import Columns, NoiseOf, advance
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.period_costs import PeriodCosts
+from beam_dpcount.counters.periods import periods_of
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.pending import placed
 from beam_dpcount.dofns.ticks import CountEachTick
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from beam_dpcount.states.all_ticks import TickPlan
 from benchmarks.cells import TickShards
@@ -646,3 +650,102 @@ def test_a_cell_a_key_lets_one_event_move_another(fold: bool) -> None:
     """A late one counts at the next tick, or never, if its key is known; else at its own."""
     assert furthest(by_shard, fold) <= 1 + 1e-9
     assert furthest(by_cell, fold) > (1.5 if fold else 1.15)
+
+
+# People who are active: counts that fall
+
+
+ACTIVE: dict[str, tuple[Any, Law]] = {
+    "each tick alone": (SingleSteps, GAUSSIAN),
+    "each tick alone, Laplace": (SingleSteps, LAPLACE),
+    "tree": (TREE, GAUSSIAN),
+    "tree, Laplace": (TREE, LAPLACE),
+    "rounded": (Coarse, GAUSSIAN),
+}
+
+
+def active(case: str, keys: int = 1, **options: Any) -> Paths:
+    """People of whom one is active in one interval, in each of so many keys."""
+    kind, law = ACTIVE[case]
+    change = ActiveChange(-1, 1, most=64, keys=keys, intervals=keys, ticks=keys * TICKS)
+    counter = Counter(kind(TICKS), dp.ZCDP(1.0), law, change, None, 1)
+    paths = Paths(ActiveSelection(counter, DELTA, **options))
+    return paths if paths.weights is None else lowered(paths)
+
+
+def counted_of(paths: Paths, people: Sequence[int]) -> Stream:
+    """What is counted of how many people are active."""
+    if isinstance(paths.selection.counter.mechanism, SingleSteps):
+        return tuple(people)
+    return tuple(np.diff(people, prepend=0).tolist())
+
+
+def seen_alone(paths: Paths, most: int = 1) -> float:
+    """P(so many people who are alone show their key), in the worst ticks for it: q_1."""
+    found = []
+    for first in range(TICKS):
+        people = [most * (t >= first) for t in range(TICKS)]
+        crossed = paths.crosses(paths.values(counted_of(paths, people)))[:, first:]
+        found.append(float(paths.chances[crossed.any(axis=1)].sum()))
+    return max(found)
+
+
+def active_pairs(paths: Paths) -> list[tuple[Stream, Stream]]:
+    """With one person's interval and without, whoever else is active."""
+    top = math.ceil(float(paths.selection.lattice_thresholds.max()))
+    spans = [(i, j) for i in range(TICKS) for j in range(i + 1, TICKS + 1)]
+    found = []
+    for others in itertools.product((0, 1, top - 1, top), repeat=TICKS):
+        for i, j in spans:
+            people = [n + (i <= t < j) for t, n in enumerate(others)]
+            found.append((counted_of(paths, people), counted_of(paths, others)))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ACTIVE)
+@pytest.mark.exhaustive("case")
+def test_keys_of_active_people_keep_both_deltas(case: str) -> None:
+    """Also where everybody is gone in between, and tests go on at a count of 0."""
+    paths = active(case)
+    one, nothing = seen_alone(paths), seen_alone(paths, 0)
+    assert nothing < one
+    assert paths.weights is not None or one <= DELTA
+    worst = -1.0
+    for x, other in active_pairs(paths):
+        p, q = aligned(paths.shown(x), paths.shown(other))
+        for epsilon in EPSILONS:
+            loss = paths.loss(epsilon, (x, other))
+            worst = max(worst, hockey_stick(p, q, epsilon) - loss - one)
+            worst = max(worst, hockey_stick(q, p, epsilon) - loss - nothing)
+    assert worst <= ROUNDING
+
+
+@pytest.mark.parametrize("case", ["each tick alone", "tree"])
+def test_wrong_rules_for_active_people_are_found(case: str) -> None:
+    """Thresholds without the one person; those of one key, for a person in two."""
+    paths = active(case)
+    people = counted_of(paths, (1,) * TICKS)
+    lower = replace(paths.selection)
+    lower.__dict__["lattice_thresholds"] = paths.selection.lattice_thresholds - 1
+    # One lattice step of fresh noise is far, so that two keys do not reach delta there.
+    for wrong, keys in ((Paths(lower), 1), (paths, 2))[: 1 + (case == "tree")]:
+        pair = aligned(wrong.shown(people), wrong.shown((0,) * TICKS))
+        p, q = together(*[pair] * keys)
+        assert hockey_stick(p, q, EPSILONS[-1]) > DELTA
+    two = active(case, keys=2)
+    pair = aligned(two.shown(people), two.shown((0,) * TICKS))
+    assert hockey_stick(*together(pair, pair), EPSILONS[-1]) <= DELTA + ROUNDING
+
+
+@pytest.mark.parametrize("many", [1, 2, 3])
+def test_periods_of_a_person_are_one_person_in_a_key(many: int) -> None:
+    """n periods are active in n times the keys, and in each there is one person: n delta."""
+    known = periods_of(dp.Clock(1, start=0, ticks=TICKS), 1)
+    for case in ("each tick alone", "tree"):
+        selection = active(case).selection
+        change: Any = selection.counter.change
+        change = replace(change, periods=known)
+        costs = PeriodCosts(selection.counter, change, known, selection=selection)
+        assert costs.keys_delta(many) == many * Fraction(DELTA)
+        assert many * seen_alone(active(case)) <= many * DELTA

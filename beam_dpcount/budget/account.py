@@ -37,6 +37,8 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.errors import OverspentError
 
 FORMAT = 2
+OF_PERIODS = 3  # the format of an account for one person's periods, which earlier versions ignore
+SEVERAL = {"7": 7, "30": 30, "all": None}  # periods of one person whose cost together is kept
 DONE, NOTHING = "done", "nothing was released"
 DEARER = "replacing a row, as it is public that the row exists"
 
@@ -49,9 +51,63 @@ class OverspentAccountError(AccountError, OverspentError):
     """A run that costs more than its account has left."""
 
 
+def check_unit(account: Account, refusal: str, remedy: str) -> None:
+    """Raise AccountError for a run of which nothing follows for what an account is for.
+
+    Args:
+      refusal: why not; empty: something does.
+      remedy: what to do.
+    """
+    if refusal:
+        raise account_error(
+            f"account {account.path!r} is for {account.whose}, and this run {refusal}: nothing "
+            "would follow for that",
+            remedy,
+        )
+
+
 def account_error(problem: str, remedy: str = "", name: str = "account") -> AccountError:
     """The error of a sentence, and of the parameter that its remedy is about."""
     return AccountError(name, problem, remedy, True)
+
+
+class InWords:
+    """What public periods are called.
+
+    Fields:
+      word: one of them.
+    """
+
+    word: str
+
+    @property
+    def any(self) -> str:
+        """Which of them, in words."""
+        return f"any one {self.word}"
+
+    @property
+    def plural(self) -> str:
+        first, *rest = self.word.split(" ", 1)
+        return " ".join([f"{first}s", *rest])
+
+
+@dataclass(frozen=True)
+class AccountPeriods(InWords):
+    """Public periods without an end: an account is for one person's rows of any one of them.
+
+    Args:
+      per: the length of one, as text.
+      start: when one of them begins, in microseconds.
+      zone: if periods are local days, whose; else None.
+      time: the columns of the time by which rows lie in periods.
+      word: what one of them is called.
+    """
+
+    per: str
+    start: int
+    zone: str | None
+    time: tuple[str, ...]
+    word: str
 
 
 @dataclass(frozen=True)
@@ -74,6 +130,10 @@ class Run:
     noise: str = ""  # of replayable noise: runs that share it draw the same from equal histories
     id: str = ""  # of a pipeline's run, as its user named it
     claim: str = ""  # a digest of what a transform of a pipeline releases; of a command: empty
+    # What several periods of one person cost; a cost that is not there is that of one, and None
+    # has no end.
+    several: Mapping[str, Charges | None] = field(default_factory=dict)
+    time_is_known: bool = True  # whether its column of times has a name
 
     @property
     def counts(self) -> bool:
@@ -90,6 +150,7 @@ class Account:
     time: str = ""
     format: int = FORMAT
     runs: dict[int, Run] = field(default_factory=dict)
+    periods: AccountPeriods | None = None  # it is for a person's rows of one; None: for all rows
 
     @property
     def counted(self) -> list[Run]:
@@ -107,6 +168,16 @@ class Account:
     def spent_if(self, of_replacement: bool) -> Charge:
         """What all runs cost together, if the claim is one of replacement, or of presence."""
         return sum((run.charges.claimed(of_replacement) for run in self.counted), Charge())
+
+    def spent_on(self, several: str) -> Charge | None:
+        """What several periods of one person cost together: of SEVERAL; None: they have no end."""
+        of_replacement, spent = self.odometer.is_of_replacement, Charge()
+        for run in self.counted:
+            charges = run.several.get(several, run.charges)
+            if charges is None:
+                return None
+            spent += charges.claimed(of_replacement)
+        return spent
 
     @property
     def left(self) -> Charge:
@@ -147,10 +218,27 @@ class Account:
         return charge
 
     @property
+    def unit(self) -> str:
+        """Whose rows of one period it is for, in few words; empty: it is for no period."""
+        return "" if self.periods is None else f"one person's rows of {self.periods.any}"
+
+    @property
     def whose(self) -> str:
         if self.user is None:
             return "one row"
-        return f"one person, a cell of {self.user!r} to the letter, with all rows"
+        person = f"a cell of {self.user!r} to the letter"
+        if self.periods is not None:
+            return f"{self.unit}, the person {person}"
+        return f"one person, {person}, with all rows"
+
+    @property
+    def two_changes(self) -> str:
+        """Why a run behind a bound on people is two changes."""
+        if self.periods is None:
+            gone = "one row others may count in its place, so that for a row this run"
+        else:
+            gone = "rows of one period others of the person may count in their place, so that it"
+        return f"without {gone} is two changes"
 
     def replayed(self, mark: str) -> int | None:
         """The run that released what a run of this mark would release."""
@@ -253,9 +341,10 @@ class Account:
         """
         if self.user is not None and user != self.user:
             given = "has none" if user is None else f"has {user!r}"
+            rows = "" if self.periods is None else f"'s rows of {self.periods.any}"
             raise account_error(
-                f"account {self.path!r} is for one person, a cell of {self.user!r}, and this run "
-                f"{given}: nothing would follow for that person",
+                f"account {self.path!r} is for one person{rows}, a cell of {self.user!r}, and this "
+                f"run {given}: nothing would follow for that person",
                 f"give {{user=}}{self.user}, or another account",
                 "user",
             )

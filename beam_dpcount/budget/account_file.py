@@ -4,7 +4,8 @@ The first line is the total. A run adds a line with its charge and its columns b
 counted, and one more at its end.
 
 Files of format 1 can be read. They do not say which columns a run used, so a run that conflicts
-with one of theirs conflicts at `:unknown`.
+with one of theirs conflicts at `:unknown`. An account for one person's rows of a period has format
+3, as earlier versions know nothing of periods, and would charge too little.
 """
 
 from __future__ import annotations
@@ -14,10 +15,18 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from beam_dpcount.budget.account import FORMAT, Account, AccountError, Run, account_error
+from beam_dpcount.budget.account import (
+    FORMAT,
+    OF_PERIODS,
+    Account,
+    AccountError,
+    AccountPeriods,
+    Run,
+    account_error,
+)
 from beam_dpcount.budget.budgets import Budget
 from beam_dpcount.budget.charges import MOST_DIGITS, Charge, Charges, charge_of
 from beam_dpcount.budget.odometer import PRESENCE, UNKNOWN, ColumnUse, ordered
@@ -85,6 +94,8 @@ def _take(account: Account, number: int, line: dict[str, Any]) -> None:
     if number == 1:
         account.format = _format(line)
         account.total, account.user = Charge.unpacked(line["total"]), line["user"]
+        if account.format == OF_PERIODS:
+            account.periods = _periods(line["periods"])
         account.time = str(line["time"])
         return
     if "account" in line:  # from here on lines are of a later format
@@ -97,6 +108,8 @@ def _take(account: Account, number: int, line: dict[str, Any]) -> None:
         end, mark, changed = line["end"], line.get("mark", ""), bool(line.get("changed"))
         released = {int(tick): str(x) for tick, x in line.get("released", {}).items()}
         ended = replace(ended, end=end, mark=mark, changed=changed, charges=charges)
+        if "cost" in line:
+            ended = replace(ended, several={})
         account.runs[run] = replace(ended, released=released)
         return
     if run != len(account.runs) + 1:
@@ -115,6 +128,11 @@ def _take(account: Account, number: int, line: dict[str, Any]) -> None:
         noise=str(line.get("noise", "")),
         id=str(line.get("id", "")),
         claim=str(line.get("claim", "")),
+        several={
+            str(name): None if each is None else _charges(each)
+            for name, each in line.get("several", {}).items()
+        },
+        time_is_known=bool(line.get("timed", True)),
     )
 
 
@@ -124,10 +142,10 @@ class _OtherFormatError(Error, ValueError):
 
 def _format(line: Mapping[str, Any]) -> int:
     number = int(line["account"])
-    if number not in (_WITHOUT_COLUMNS, FORMAT):
+    if number not in (_WITHOUT_COLUMNS, FORMAT, OF_PERIODS):
         raise _OtherFormatError(
-            f"is of format {number}, and this version knows {FORMAT}: install the one that wrote "
-            "it, or a later one"
+            f"is of format {number}, and this version knows {OF_PERIODS}: install the one that "
+            "wrote it, or a later one"
         )
     return number
 
@@ -142,14 +160,29 @@ def _charges_of_old(line: Mapping[str, Any]) -> Charges:
     return Charges(charge, charge.of_two())
 
 
+def _periods(packed: Mapping[str, Any]) -> AccountPeriods:
+    zone, time = packed["zone"], packed["time"]
+    return AccountPeriods(
+        str(packed["per"]),
+        int(packed["start"]),
+        None if zone is None else str(zone),
+        tuple(_texts(time)),
+        str(packed["word"]),
+    )
+
+
 def _use(line: Mapping[str, Any]) -> ColumnUse:
     return ColumnUse(_names(line["public"]), _names(line["protected"]))
 
 
 def _names(names: Sequence[str]) -> frozenset[str]:
+    return frozenset(_texts(names))
+
+
+def _texts(names: Sequence[str]) -> Sequence[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("not names of columns")
-    return frozenset(names)
+    return names
 
 
 def new_run(
@@ -159,22 +192,34 @@ def new_run(
     use: ColumnUse,
     noise: str = "",
     allowed: Collection[str] = (),
+    several: Mapping[str, Charges | None] | None = None,
     **more: object,
 ) -> dict[str, Any]:
-    """The line of one more run: its charge, its columns, its noise's mark, and `more`."""
+    """The line of one more run: its charge, its columns, its noise's mark, and `more`.
+
+    `several` is what several periods of one person cost.
+    """
     line: dict[str, Any] = {"run": len(account.runs) + 1, "time": now(), "command": command}
     line |= run_line(charges, use, **more)
+    if several:
+        line["several"] = {
+            name: None if each is None else _costs(each) for name, each in several.items()
+        }
     line |= {"noise": noise} if noise else {}
     return line | {"allowed": ordered(allowed), "version": __version__}
 
 
 def run_line(charges: Charges, use: ColumnUse, **more: object) -> dict[str, Any]:
     """A run's line: its charge, its columns, and `more`."""
+    columns = {"public": ordered(use.public), "protected": ordered(use.protected)}
+    return _costs(charges) | columns | more
+
+
+def _costs(charges: Charges) -> dict[str, Any]:
     line: dict[str, Any] = {"cost": charges.presence.packed()}
     if charges.replacement != charges.presence:
         line["replaced"] = charges.replacement.packed()
-    columns = {"public": ordered(use.public), "protected": ordered(use.protected)}
-    return line | columns | more
+    return line
 
 
 def _no_account(path: str, error: OSError | ValueError) -> AccountError:
@@ -184,17 +229,19 @@ def _no_account(path: str, error: OSError | ValueError) -> AccountError:
     return account_error(f"account {path!r} cannot be read: {problem}", "give the path of its file")
 
 
-def create(path: str, budget: Budget, user: str | None) -> Account:
+def create(
+    path: str, budget: Budget, user: str | None, periods: AccountPeriods | None = None
+) -> Account:
     """Make an account, of mode 0600; an AccountError if the file is there or cannot be made."""
     if any(len(str(part)) > MOST_DIGITS for part in charge_of(budget).parts):
         raise account_error(f"{budget} is too small for an account: no run could be made with it")
-    line = {
-        "account": FORMAT,
-        "total": charge_of(budget).packed(),
-        "user": user,
-        "time": now(),
-        "version": __version__,
-    }
+    line: dict[str, Any] = {"account": FORMAT if periods is None else OF_PERIODS}
+    line |= {"total": charge_of(budget).packed(), "user": user}
+    if periods is not None:
+        if user is None:
+            raise account_error("an account of periods is for one person", "give {user}")
+        line["periods"] = {one.name: getattr(periods, one.name) for one in fields(periods)}
+    line |= {"time": now(), "version": __version__}
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
@@ -235,7 +282,7 @@ def locked(path: str) -> Iterator[tuple[Account, Any]]:
 
         def add(line: Mapping[str, Any]) -> None:
             nonlocal end
-            if account.format != FORMAT:  # so that no earlier version adds to it
+            if account.format == _WITHOUT_COLUMNS:  # so that no earlier version adds to it
                 account.format = FORMAT
                 end = _append(path, file, end, {"account": FORMAT, "time": now()})
             end = _append(path, file, end, line)

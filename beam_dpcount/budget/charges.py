@@ -82,11 +82,6 @@ class Charges(NamedTuple):
         return self.replacement if of_replacement else self.presence
 
 
-TWO_CHANGES = (
-    "without one row others may count in its place, so that for a row this run is two changes"
-)
-
-
 def _amount(text: object) -> Fraction:
     if not isinstance(text, str) or len(text) > MOST_DIGITS:
         raise ValueError("not an amount")

@@ -46,6 +46,10 @@ class GaussianCost:
 
     ratio_squared: Fraction
 
+    @property
+    def rho(self) -> Fraction:
+        return self.ratio_squared / 2
+
     def epsilon_at(self, delta: float) -> float:
         return gaussian_epsilon(math.sqrt(float(self.ratio_squared) * _ROUNDING), delta)
 

@@ -126,6 +126,7 @@ class Ledger:
             account,
             budget,
             float(kept),
+            kept * (1 + ROUNDING),
             run=run,
             resumes=resumes,
             public=public,

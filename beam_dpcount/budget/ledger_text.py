@@ -96,7 +96,7 @@ def _of_people(standing: Standing, delta: float | None) -> str:
     """What holds for a person, or a period of one, and for an event."""
     if standing.units:
         said = _of_periods(standing, delta)
-        mixed = any(s.claimed_by and s.protects.refusal(standing.units[0]) for s in standing.shares)
+        mixed = any(standing.refusal(s) != "" for s in standing.shares)
     else:
         mixed = any(s.claimed_by and not s.protects.person for s in standing.shares)
         said = [_of_person(standing, delta, mixed)]
@@ -133,7 +133,7 @@ def _of_person(standing: Standing, delta: float | None, mixed: bool) -> str:
 def _of_periods(standing: Standing, delta: float | None) -> list[str]:
     """What holds for one person's events of a period, and of several."""
     unit, said = standing.units[0], []
-    mine = [s for s in standing.shares if s.claimed_by and not s.protects.refusal(unit)]
+    mine = [s for s in standing.shares if s.claimed_by and not standing.refusal(s)]
     for many in (1, *SEVERAL):
         keys = sum((s.protects.delta_of(s.keys_delta, unit, many) for s in mine), Fraction(0))
         at = standing.usual_delta(sum((s.keys_delta for s in mine), Fraction(0)))

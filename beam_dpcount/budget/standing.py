@@ -75,15 +75,7 @@ class Standing:
           many: how many periods.
         """
         shares = [s for s in self.shares if s.claimed_by is not None or not claimed]
-        if isinstance(of, str):
-            parts = [
-                s.protects.budget_of_event(s.budget) if of == "event" else s.budget for s in shares
-            ]
-        else:
-            parts = [
-                s.protects.budget_of(s.budget, of, many) if s.claimed_by is not None else s.budget
-                for s in shares
-            ]
+        parts = [s.protects.budget_of(s.budget, of, many) if of else s.budget for s in shares]
         rest = None if claimed else self._rest(rounded)
         return parts if rest is None else [*parts, rest]
 
@@ -108,17 +100,9 @@ class Standing:
 
     def for_keys(self, claimed: bool, of: Unit | str = "", many: int = 1) -> Fraction:
         """What showing keys takes of delta: of what is claimed, or of that and what is left."""
-        if isinstance(of, str):
-            takes = [
-                s.protects.delta_of_event(s.keys_delta) if of == "event" else s.keys_delta
-                for s in self.shares
-            ]
-        else:
-            takes = [
-                s.protects.delta_of(s.keys_delta, of, many)
-                for s in self.shares
-                if s.claimed_by is not None
-            ]
+        takes = [
+            s.protects.delta_of(s.keys_delta, of, many) if of else s.keys_delta for s in self.shares
+        ]
         taken = min(sum(takes, Fraction(0)), Fraction(1))
         return taken if claimed else taken + self.keys_delta_left
 
@@ -131,6 +115,17 @@ class Standing:
             if share.claimed_by is not None and unit is not None and unit not in found:
                 found.append(unit)
         return sorted(found, key=lambda unit: -unit.span)
+
+    def refusal(self, share: Share) -> str:
+        """Why nothing follows from a share for a period of the longest clock; empty if some does.
+
+        As in an account of such periods.
+        """
+        if share.claimed_by is None:
+            return ""
+        unit = self.units[0]
+        times = (s.protects.time for s in self.shares if s.claimed_by and s.protects.unit == unit)
+        return share.protects.refusal(unit, next(times))
 
     def counted_for(
         self, claimed: bool, unit: str | None, periods: int | None
@@ -156,8 +151,7 @@ class Standing:
                 "what several periods cost is known of claimed shares only: leave claimed=False out"
             )
         for share in self.shares:
-            reason = share.protects.refusal(units[0]) if share.claimed_by is not None else ""
-            if reason:
+            if reason := self.refusal(share):
                 raise ValueError(
                     f"of {self.title} nothing holds for one person's events of {units[0].any}, as "
                     f"{share.name!r} {reason}: take a ledger of its own for it"

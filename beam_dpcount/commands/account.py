@@ -8,7 +8,9 @@ By --epsilon (and --delta) the total is a sum of epsilons (and of deltas). By --
 rhos, which allows more runs of small budgets; a run by --epsilon costs the rho of its noise.
 An account is for one set of rows: whoever's rows they are, runs over other rows have their own, and
 all runs over these, by whomever, one. It is for one row; with --user COLUMN for one person, and
-then takes only runs with --user COLUMN.
+then takes only runs with --user COLUMN. With --per 1d as well it is for one person's rows of any
+one day. It then says what 7, 30 and all days of one person cost, too; runs with other periods, or a
+bound over the whole clock, cost two changes for each that a day meets.
 Each run's line says which columns it publishes (keys, times, and :presence, that a row exists) and
 which it protects. A run that publishes what another one protects is refused, unless --allow-public
 says otherwise. The account then says what still holds for a row, or a person. Columns are compared
@@ -19,15 +21,18 @@ the input could be tested. Keep it as you keep the data. This command spends not
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from beam_dpcount.arguments.argument import parsed
 from beam_dpcount.arguments.table import applying
+from beam_dpcount.budget.account import AccountPeriods
 from beam_dpcount.budget.account_file import check_local, create, read_account
 from beam_dpcount.budget.account_text import statement
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.files.formats import InputError
+from beam_dpcount.counters.periods import account_periods
 
 EXAMPLE = "beam-dpcount account out/account.jsonl --create --epsilon 3 --delta 1e-5"
 
@@ -39,8 +44,33 @@ OWN = parsed(
     user COLUMN: keys
         with --create: it is for one person, and this column says whose a row is (default: it is for
         one row)
+    per TIME: text
+        with --user: it is for one person's rows of any one period of this length, such as 1d (with
+        {zone}: local days), as runs with {per} are, and not for all rows of a person
+    timestamp COLUMN ...: times
+        with {per}: the column of the time by which rows lie in periods, which runs name too
+    zone NAME: text
+        with {per}: days and weeks are those of this time zone, such as Europe/Paris
+    start TIME: text
+        with {per}: when one of the periods begins (default: a Monday's midnight, in {zone} or UTC)
     """,
 )
+
+
+_OF_PERIODS = ("per", "timestamp", "zone", "start")
+
+
+def _periods(options: argparse.Namespace) -> AccountPeriods | None:
+    """The periods that an account is for, if it is for any."""
+    if options.per is None:
+        for name in _OF_PERIODS:
+            if name in options.given:
+                raise InputError(f"{opt.option(name)} is about periods: give e.g. --per 1d too")
+        return None
+    for name in ("user", "timestamp"):
+        if getattr(options, name) is None:
+            raise InputError(f"--per needs {opt.option(name)} COLUMN, which runs then name too")
+    return account_periods(options.per, options.timestamp, options.zone, options.start)
 
 
 def arguments() -> opt.Parser:
@@ -60,9 +90,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         if weak := weakness(budget):
             print(f"warning: {weak}")
         with opt.named_as_options(options):
-            print(statement(create(options.file, budget, options.user)))
+            print(statement(create(options.file, budget, options.user, _periods(options))))
         return
-    for name in ("epsilon", "delta", "rho", "user"):
+    for name in ("epsilon", "delta", "rho", "user", *_OF_PERIODS):
         if name in options.given:
             raise InputError(f"{opt.option(name)} goes with --create; an account keeps its total")
     with opt.named_as_options(options):

@@ -33,6 +33,7 @@ from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Seen
+from beam_dpcount.counters.periods import time_columns
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.entropy import SystemEntropy
@@ -187,7 +188,11 @@ class Sentence(TickTask):
     @property
     def spender(self) -> CounterSpender | JoinedSpender:
         how = self.entropy, True, self.options.user
-        spenders = [CounterSpender(part.engine.counter, *how) for part in self.parts]
+        time = time_columns(self.options.timestamp)
+        spenders = [
+            CounterSpender(part.engine.counter, *how, "", part.engine.period_costs, time)
+            for part in self.parts
+        ]
         return spenders[0] if len(spenders) == 1 else JoinedSpender(spenders)
 
     @property

@@ -71,14 +71,16 @@ def entered(
     mark, noise = _mark(task, inputs, flags), task.entropy.noise_mark
     use, allowed = task.column_use(), options.allow_public or ()
     with _named(options), accounts.locked(path) as (account, add):
-        full, why = task.spender.charges(opt.budget_of(options), _beside(options), account)
+        asked = opt.budget_of(options), _beside(options), account
+        full, why = task.spender.charges(*asked)
+        several = task.spender.protects.several(*asked)
         again = account.replayed(mark)
         charges = full if again is None else Charges(Charge(), Charge())
         if again is None:  # else it uses the columns of the run that it repeats
             account.admit(charges, use, options.user, allowed, why, noise, inputs)
         own = {"output": options.output, "inputs": inputs, "said": task.guarantee()}
         # A repeat costs nothing when it is known to have been one: its rows may yet change.
-        line = accounts.new_run(account, task.name, full, use, noise, allowed, **own)
+        line = accounts.new_run(account, task.name, full, use, noise, allowed, several, **own)
         add(line if again is None else line | {"again": again})
         number = line["run"]
     # Nothing on what is left, or on other runs: whether one of them failed may depend on its rows.

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
 from beam_dpcount.counters.change import Spread, Touched
+from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.errors import Error
 from beam_dpcount.mechanisms.base import FloatArray, Mechanism
@@ -85,6 +87,9 @@ class ActiveChange(UserChange):
         counters = min(self.intervals, self.keys)
         return Touched(counters, 1, 1 + (self.relation == "replace_one"))
 
+    def alone(self, mechanism: Mechanism, many: int) -> int:
+        return 1  # somebody is active once, however many periods make them so
+
     def event_cost(self, mechanism: Mechanism) -> int:
         return 1 if self.relation == "replace_one" else 4  # two sets of one person
 
@@ -98,6 +103,30 @@ class ActiveChange(UserChange):
         many = f"{self.intervals} interval{'s' * (self.intervals != 1)}"
         keys = "one key" if self.keys == 1 else f"{self.keys} keys"
         return f"which change the activity of a person in at most {many}, in {keys}"
+
+
+@dataclass(frozen=True)
+class ActiveSelection(Selection):
+    """A Selection by how many people are active, which falls, too.
+
+    Guarantee: as for Selection. Where nobody but one person is active by what neighbours differ in,
+      a key has a count of at most 1 at every tick, so that its threshold is 1 and what noise
+      reaches. A key is tested at all ticks from the first one on at which somebody was active, and
+      is never forgotten. docs/proofs/active.md.
+    """
+
+    outlook_of: ClassVar[str] = "has so many active people from then on"
+
+    def _check_workload(self) -> None:
+        if not isinstance(self.counter.mechanism, SingleSteps):
+            super()._check_workload()
+
+    def _held(self, total: int, grows: int) -> int:
+        return grows
+
+    def _fed(self, before: int, after: int) -> int:
+        fresh = isinstance(self.counter.mechanism, SingleSteps)
+        return after if fresh else super()._fed(before, after)
 
 
 @lru_cache(maxsize=64)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from beam_dpcount.budget.account import Account, account_error
+from beam_dpcount.budget.account import Account
 from beam_dpcount.budget.budgets import ZCDP, Budget
-from beam_dpcount.budget.charges import TWO_CHANGES, Charge, Charges, written
+from beam_dpcount.budget.charges import Charge, Charges, written
 from beam_dpcount.budget.conversions import float_up
-from beam_dpcount.budget.costs import GaussianCost, PureCost
+from beam_dpcount.budget.costs import PureCost
 from beam_dpcount.budget.spender import Protection, Unknown
 from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.counter import Counter
@@ -36,6 +36,7 @@ class CounterSpender:
       user: the column that says whom it protects; None if it has no name, or a row is protected.
       counts: all public arguments that say what it counts, as text.
       losses: what several periods of one person cost, if one of them is protected.
+      time: the columns of the time by which events lie in periods; empty: they have no name.
     """
 
     counter: Any
@@ -44,20 +45,22 @@ class CounterSpender:
     user: str | None
     counts: str = ""
     losses: PeriodCosts | None = None
+    time: tuple[str, ...] = ()
 
     @property
     def protects(self) -> Protection:
         change = self.counter.change
         losses = None if self.losses is None else TogetherCosts((self.losses,))
         cost = change.event_cost(self.counter.mechanism)
-        return Protection(change.person, cost, losses, getattr(change, "asserted", False))
+        asserted = getattr(change, "asserted", False)
+        return Protection(change.person, cost, losses, asserted, self.time)
 
     @property
     def fingerprint(self) -> str:
         return f"{self.counter.fingerprint}; {self.counts}"
 
     def charges(self, budget: Budget, keys_delta: float, account: Account) -> tuple[Charges, str]:
-        return charges_of(self.counter, budget, keys_delta, account)
+        return charges_of(self.counter, budget, keys_delta, account, self.protects)
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,6 @@ class JoinedSpender:
 
     def charges(self, budget: Budget, keys_delta: float, account: Account) -> tuple[Charges, str]:
         # Of the whole budget, as the parts compose to it: no counter knows all of them.
-        if account.user is not None:
-            _check_unit(self.parts[0].counter, account)
-            charge = account.charge(budget, keys_delta)
-            return Charges(charge, charge.of_two()), ""
         return Unknown(self.protects).charges(budget, keys_delta, account)
 
 
@@ -119,7 +118,11 @@ def times(counter: Counter, for_person: bool) -> int:
 
 
 def charges_of(
-    counter: Counter, budget: Budget, keys_delta: float, account: Account
+    counter: Counter,
+    budget: Budget,
+    keys_delta: float,
+    account: Account,
+    protects: Protection | None = None,
 ) -> tuple[Charges, str]:
     """What all releases cost, in the unit of an account, and why it is more than the budget, if it
     is. An AccountError if they cannot be charged in that unit.
@@ -129,31 +132,24 @@ def charges_of(
       budget: what they are charged as: the counter's, or one of which it has a part.
       keys_delta: what keys that nobody listed take, beside the budget.
       account: in which they are charged.
+      protects: whom; default: what the counter knows, which is nothing of several periods.
     """
-    for_person = account.user is not None
-    if for_person:
-        _check_unit(counter, account)
+    if protects is None:
+        cost = counter.change.event_cost(counter.mechanism)
+        protects = Protection(counter.change.person, cost)
+    protects.check(account)
+    for_person, reach = protects.is_of(account), protects.reach_in(account)
+    if account.periods is not None and protects.losses and reach and not for_person:
+        return protects.charges_of(budget, keys_delta, account, reach), protects.why(account)
     factor = times(counter, for_person)
     charge = account.charge(budget, keys_delta)
     why = ""
     if account.total.rho:
         charge = Charge(rho=_rho(budget, counter, factor, 1 if factor == 1 else 4))
-        why = f" (up to 4 times its rho: {TWO_CHANGES})" * (factor != 1)
+        why = f" (up to 4 times its rho: {account.two_changes})" * (factor != 1)
     elif factor != 1:
-        charge, why = charge.of_two(), f" (two times its budget: {TWO_CHANGES})"
+        charge, why = charge.of_two(), f" (two times its budget: {account.two_changes})"
     return Charges(charge, _replaced(charge, budget, counter, for_person)), why
-
-
-def _check_unit(counter: Counter, account: Account) -> None:
-    """Raise AccountError for a run that protects less than an account of a person is about."""
-    periods = getattr(counter.change, "periods", None)
-    if periods is not None:
-        raise account_error(
-            f"account {account.path!r} is for one person with all rows, and this run is for one "
-            f"person's rows of {periods.any}: nothing would follow for the person",
-            "take an account for one row, or leave {per} out",
-            "per",
-        )
 
 
 def _replaced(charge: Charge, budget: Budget, counter: Counter, for_person: bool) -> Charge:
@@ -188,10 +184,5 @@ def _rho(budget: Budget, counter: Counter, factor: Fraction | int, of_pure: int)
         return written(budget.rho) * factor
     rho = Fraction(0)
     for part in counter.costs():
-        if isinstance(part, GaussianCost):  # a Gaussian's is (Delta_2 / sigma)^2 / 2
-            rho += part.ratio_squared / 2 * factor
-        elif isinstance(part, PureCost):
-            rho += part.rho * of_pure
-        else:
-            rho += part.rho * factor
+        rho += part.rho * (of_pure if isinstance(part, PureCost) else factor)
     return Fraction(float_up(rho))

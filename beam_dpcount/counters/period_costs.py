@@ -15,8 +15,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from beam_dpcount.budget.account_text import NO_GUARANTEE
 from beam_dpcount.budget.conversions import float_down, float_up
 from beam_dpcount.budget.costs import ConcentratedCost, Cost, GaussianCost, PureCost
+from beam_dpcount.budget.spender import Reach
 from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.counters.change import Norms, Spread
 from beam_dpcount.counters.counter import Counter
@@ -26,7 +28,6 @@ from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange
 
 SHOWN = (1, 7, 30)  # periods whose cost is printed
-NO_GUARANTEE = "no guarantee: keys that one person alone uses will be shown"
 _SMALL = 64  # events that are tried one by one for what shows a key
 _RATIO = 1.05
 _ROUNDING = Fraction(1, 10**9)  # as that of a ledger
@@ -99,8 +100,11 @@ class PeriodCosts:
         if many == 1:
             return Fraction(selection.delta)
         change = self.change
-        _, each, sides = change.touched(self.counter.mechanism)
-        most, every = many * each, many * change.total(self.counter.mechanism)
+        mechanism = self.counter.mechanism
+        _, each, sides = change.touched(mechanism)
+        most, every = change.alone(mechanism, many), many * change.total(mechanism)
+        if most <= each:  # as in one period, which thresholds are for
+            return min(many * Fraction(selection.delta), Fraction(1))
         # So many periods have begun after so many ticks, wherever a count starts.
         ticks = np.arange(self.counter.horizon)
         held = each * (1 - (-ticks // self.periods.shortest))
@@ -130,6 +134,15 @@ def _sum(one: Spread, other: Spread) -> Spread:
     return Spread(one.l1 + other.l1, l2_squared, one.touched + other.touched)
 
 
+def times(cost: Cost, changes: int, squared: int) -> Cost:
+    """What so many changes cost: so often epsilon, or `squared` times rho."""
+    if isinstance(cost, PureCost):  # whatever their products
+        return PureCost(changes * cost.epsilon, changes**2 * cost.rho)
+    if isinstance(cost, GaussianCost):
+        return GaussianCost(squared * cost.ratio_squared)
+    return ConcentratedCost(squared * cost.rho)
+
+
 def together(costs: Sequence[Cost]) -> Cost:
     """What releases cost together, as one."""
     if len(costs) == 1:
@@ -143,8 +156,7 @@ def together(costs: Sequence[Cost]) -> Cost:
     if all(isinstance(cost, GaussianCost) for cost in costs):
         gaussian = [cost for cost in costs if isinstance(cost, GaussianCost)]
         return GaussianCost(sum((cost.ratio_squared for cost in gaussian), Fraction(0)))
-    rhos = [c.ratio_squared / 2 if isinstance(c, GaussianCost) else c.rho for c in costs]
-    return ConcentratedCost(sum(rhos, Fraction(0)))
+    return ConcentratedCost(sum((cost.rho for cost in costs), Fraction(0)))
 
 
 @dataclass(frozen=True)
@@ -170,6 +182,14 @@ class TogetherCosts:
         """With which probability keys are shown that the person alone has in these periods."""
         return min(sum((part.keys_delta(many) for part in self.parts), Fraction(0)), Fraction(1))
 
+    def cost(self, many: int, changes: int = 1, squared: int = 1) -> Cost:
+        """What they cost, so many changes of each: so often its epsilon, or `squared` its rho."""
+        return times(together([part.cost(many) for part in self.parts]), changes, squared)
+
+    def epsilon_left(self, delta: Fraction, reach: Reach) -> float | None:
+        """Their epsilon at what keys of one period leave of this delta; None: they take all."""
+        return epsilon_left(self.cost(*reach), delta, self.keys_delta(1))
+
     def epsilon(self, delta: float, many: int = 1) -> float | None:
         """The epsilon of so many periods of one person at this delta, of which keys take theirs.
 
@@ -193,13 +213,12 @@ class TogetherCosts:
 
 @lru_cache(maxsize=64)
 def _epsilon(costs: TogetherCosts, delta: float, many: int) -> float | None:
-    cost = together([part.cost(many) for part in costs.parts])
-    return epsilon_left(cost, delta, costs.keys_delta(many))
+    return epsilon_left(costs.cost(many), Fraction(delta), costs.keys_delta(many))
 
 
-def epsilon_left(cost: Cost, delta: float, taken: Fraction) -> float | None:
+def epsilon_left(cost: Cost, delta: Fraction, taken: Fraction) -> float | None:
     """The epsilon at what is left of delta once keys have taken so much; None if there is none."""
-    remains = Fraction(delta) - taken
+    remains = delta - taken
     if isinstance(cost, PureCost) and -taken * _ROUNDING <= remains <= 0:
         return float_up(cost.epsilon)  # Laplace noise needs no delta itself
     return cost.epsilon_at(float_down(remains)) if remains > 0 else None

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from functools import cached_property
 
 import numpy as np
 
+from beam_dpcount.budget.account import AccountPeriods, InWords
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.clock import Clock
-from beam_dpcount.counters.grid import Grid, Runs
-from beam_dpcount.counters.moments import instant, seconds
+from beam_dpcount.counters.days import (
+    check_day_start,
+    day_starts,
+    last_year,
+    local_time,
+    moment_of,
+)
+from beam_dpcount.counters.grid import Grid, Runs, grid_of
+from beam_dpcount.counters.moments import duration_of, instant, seconds, zone_of
 from beam_dpcount.counters.people import period_name
 from beam_dpcount.mechanisms.base import IntArray
+from beam_dpcount.times import local_days
 
 _TRIED = 1 << 17  # periods that are looked at one by one
 
 
 @dataclass(frozen=True)
-class Periods:
+class Periods(InWords):
     """The periods of a clock, each of whole ticks; the first may have begun before the clock.
 
     Args:
@@ -26,11 +37,13 @@ class Periods:
       word: what one of them is called.
       lateness: for how long after its end events of a period still count in a stream, in
         microseconds; 0: for as long as it was itself.
+      is_endless: whether the clock has no end.
     """
 
     grid: Grid
     word: str
     lateness: int = field(default=0, compare=False)
+    is_endless: bool = field(default=False, compare=False)
 
     @cached_property
     def starts(self) -> Runs:
@@ -42,7 +55,7 @@ class Periods:
         return self.starts.rank(micros) - 1
 
     def __getstate__(self) -> dict[str, object]:
-        return {"grid": self.grid, "word": self.word, "lateness": self.lateness}  # no caches
+        return {one.name: getattr(self, one.name) for one in fields(self)}  # no caches
 
     def closes(self, number: int) -> int | None:
         """When a stream closes a period, in whole milliseconds; None: there is no such period.
@@ -92,15 +105,11 @@ class Periods:
         between = self._lengths if len(self._lengths) == 1 else self._lengths[1:-1]
         return int(between.min()) if len(between) else 1
 
-    @property
-    def any(self) -> str:
-        """Which of them, in words."""
-        return f"any one {self.word}"
-
-    @property
-    def plural(self) -> str:
-        first, *rest = self.word.split(" ", 1)
-        return " ".join([f"{first}s", *rest])
+    def such_as(self, others: AccountPeriods) -> Periods:
+        """Those of an account, as far as this clock goes."""
+        bounds = _bounds(others, self.grid.start, self.grid.stop, self.is_endless)
+        grid = grid_of(bounds[0], bounds[-1], bounds, bounds[:-1], others.word)
+        return Periods(grid, others.word, is_endless=self.is_endless)
 
     def met_by(self, start: int, stop: int) -> int:
         """How many of them lie in [start, stop) at least in part."""
@@ -175,4 +184,60 @@ def periods_of(clock: Clock, per: object, lateness: int = 0) -> Periods:
         raise ParameterError("per", problem, remedy or error.remedy) from None
     local = clock.zone is not None and isinstance(per, str) and per.strip()[-1:] in ("d", "w")
     word = f"{period_name(per)} in {clock.zone}" if local else period_name(per)
-    return Periods(grid, word, lateness)
+    return Periods(grid, word, lateness, clock.is_endless)
+
+
+def time_columns(time: str | Sequence[str]) -> tuple[str, ...]:
+    """The columns of a time: one, or several that are read as one text."""
+    return (time,) if isinstance(time, str) else tuple(time)
+
+
+_MONDAY = "1970-01-05"
+
+
+def account_periods(
+    per: str, time: str | Sequence[str], zone: str | None = None, start: object = None
+) -> AccountPeriods:
+    """The periods of an account, without an end.
+
+    Args:
+      per: how long, as text with a unit; with a zone, days and weeks are local ones.
+      time: the columns of the time by which rows lie in them.
+      zone: an IANA name.
+      start: when one of them begins; default: a Monday's midnight, in the zone, or UTC.
+
+    Raises:
+      ValueError, TypeError: they are no such periods.
+    """
+    length, place = duration_of(per, "per"), zone_of(zone or "UTC")
+    if per.strip().isdecimal() or length % 1000:
+        problem = f"must be a length with a unit, of whole milliseconds, got {per!r}"
+        raise ParameterError("per", problem, "give e.g. {per=}1d")
+    begin = moment_of(_MONDAY if start is None else start, "start", place)
+    local = zone is not None and per.strip()[-1:] in ("d", "w")
+    if local and local_days(per.strip()) < 1:
+        problem = f"is {per!r}, which is not a whole number of days of {zone}"
+        raise ParameterError("per", problem, "give days, or leave {zone} out")
+    if local:
+        check_day_start(begin, place)
+    elif begin % 1000:
+        raise ParameterError("start", "must be a whole millisecond", "give e.g. {start=}2026-01-01")
+    word = f"{period_name(per)} in {zone}" if local else period_name(per)
+    return AccountPeriods(per.strip(), begin, zone if local else None, time_columns(time), word)
+
+
+def _bounds(of: AccountPeriods, start: int, stop: int, endless: bool) -> Sequence[int]:
+    """When periods begin, from the one on in which a clock starts, and the last one ends."""
+    if of.zone is None:
+        length = duration_of(of.per)
+        first = start - (start - of.start) % length
+        return range(first, first + -(-(stop - first) // length) * length + 1, length)
+    zone, days = zone_of(of.zone), local_days(of.per)
+    stop = min(stop, last_year(start)) if endless else stop
+    begin, day = local_time(of.start, zone).date(), local_time(start, zone).date()
+    bounds = []
+    for at in day_starts(day - timedelta((day - begin).days % days), days, zone):
+        bounds.append(at)
+        if at >= stop:
+            break
+    return Runs.of(bounds)

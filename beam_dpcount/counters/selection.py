@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -144,14 +144,11 @@ class Selection:
     at_least: int = 1
     every: int = 1
 
+    outlook_of: ClassVar[str] = "grows by so much at each tick"
+
     def __post_init__(self) -> None:
-        change, mechanism = self._change, self.counter.mechanism
-        if not mechanism.workload.is_prefix_sums:
-            raise ValueError(
-                f"{mechanism.name} releases {mechanism.workload}, of which one event may be more "
-                "than its own size, and keys are selected by prefix sums: leave out momentum and "
-                "decay, or mechanism"
-            )
+        change = self._change
+        self._check_workload()
         if self.at_least > 1:
             if change.low < 0:
                 raise ParameterError(
@@ -170,6 +167,16 @@ class Selection:
         if self.every > self.counter.horizon:
             problem = f"is {self.every}, but there are {self.counter.horizon} ticks: no key is seen"
             raise ParameterError("every", problem, "give a smaller {every}")
+
+    def _check_workload(self) -> None:
+        """Refuse releases in which one event may be more than its own size."""
+        mechanism = self.counter.mechanism
+        if not mechanism.workload.is_prefix_sums:
+            raise ValueError(
+                f"{mechanism.name} releases {mechanism.workload}, of which one event may be more "
+                "than its own size, and keys are selected by prefix sums: leave out momentum and "
+                "decay, or mechanism"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # no caches
@@ -256,8 +263,8 @@ class Selection:
         first = np.zeros(keys, dtype=np.int64)  # the tick that shows each, 0: none yet
         errors = np.zeros((2, keys))
         for step in range(begins, min(counter.horizon, begins + _LONGEST) + 1):
-            before, total = max(total - self.skipped, 0), total + grows
-            x = max(total - self.skipped, 0) - before
+            before, total = max(total - self.skipped, 0), self._held(total, grows)
+            x = self._fed(before, max(total - self.skipped, 0))
             state, y = counter.step_units(state, np.full(keys, x, dtype=np.int64), noise)
             error = y + self.skipped - total
             if total > self.skipped:
@@ -280,6 +287,14 @@ class Selection:
         count = (median - begins + 1) * grows * unit
         return Outlook(rate, begins, median - begins, count, mean[0], mean[1])
 
+    def _held(self, total: int, grows: int) -> int:
+        """What a simulated key holds after a tick, on the lattice."""
+        return total + grows
+
+    def _fed(self, before: int, after: int) -> int:
+        """What its counter is given at a tick."""
+        return after - before
+
     def __str__(self) -> str:
         tested = np.where(np.isfinite(self.lattice_thresholds), self.thresholds, 0.0)
         highest = int(np.argmax(tested))
@@ -290,8 +305,8 @@ class Selection:
         ]
         rows = self._outlook
         lines.append(
-            f"a key that begins at tick {rows[0].begins} and grows by so much at each tick is "
-            "shown (by simulation, without data)"
+            f"a key that begins at tick {rows[0].begins} and {self.outlook_of} is shown (by "
+            "simulation, without data)"
         )
         for row in rows:
             if row.delay is None:

@@ -147,6 +147,10 @@ class UserChange(TickChange):
             events = min(events, 1 + (ticks - 1) // self.gap)
         return min(events * self.max_items, self.keys * self.per_key)
 
+    def alone(self, mechanism: Mechanism, many: int) -> int:
+        """How many events a counter may hold that only so many periods of one person are in."""
+        return many * self.touched(mechanism).each
+
     def touched(self, mechanism: Mechanism) -> Touched:
         each = min(self.events, self.per_key)
         if self.gap:  # in one window

@@ -110,6 +110,11 @@ class CountingPlan(Plan):
         """Whether each person's elements are bounded here."""
         return self.users is not None and not self.users.asserted
 
+    @property
+    def _time_columns(self) -> tuple[str, ...]:
+        """Those of the time of events; empty: they have no name."""
+        return ()
+
     def spender(self, counter: Any, applied: str) -> CounterSpender:
         """What spends the budget, for a ledger and its account.
 
@@ -121,7 +126,7 @@ class CountingPlan(Plan):
         user = by if isinstance(by, str) else None
         entropy = self._entropy.named(applied)
         how = entropy, self._at_clock, user, configuration(self), self._losses(counter)
-        return CounterSpender(counter, *how)
+        return CounterSpender(counter, *how, self._time_columns)
 
     def _losses(self, counter: Any) -> PeriodCosts | None:
         """What several periods of one person cost, if one of them is protected."""

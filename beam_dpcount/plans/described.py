@@ -36,7 +36,8 @@ def configured(value: object) -> str:
     if is_dataclass(value):
         inner: Any = value
         known = {one.name: getattr(inner, one.name, None) for one in fields(inner)}
-        known.pop("present", None)  # when a transform was made
+        for name in ("present", "time_columns"):  # when it was made, and what `fingerprint` says
+            known.pop(name, None)
         return type(value).__qualname__ + configured(known)
     code = getattr(value, "__code__", None)
     if code is not None:

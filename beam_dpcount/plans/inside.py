@@ -14,6 +14,7 @@ class Inside:
     Args:
       names: the columns of releases; None: what is counted says.
       numbered: releases have the number of the restart that they are of.
+      time_columns: those of the time of events, for accounts; empty: they have no name.
       fingerprint: what else decides which events count, for replayable noise.
       present: the time by which ticks must have ended if `until` is not given; None: that of this
         call.
@@ -24,6 +25,7 @@ class Inside:
 
     names: Sequence[str] | None = None
     numbered: bool = False
+    time_columns: tuple[str, ...] = ()
     fingerprint: Any = None
     present: int | None = None
     bounds: bool = True

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from beam_dpcount.budget.account_text import NO_GUARANTEE
 from beam_dpcount.budget.budgets import ApproxDP
 from beam_dpcount.budget.conversions import USUAL_DELTA, check_delta, float_up
 from beam_dpcount.counters.period_costs import (
-    NO_GUARANTEE,
     TogetherCosts,
     epsilon_left,
     refusal,
@@ -58,7 +58,7 @@ def epsilon_of(engines: Sequence[Any], delta: float | None, periods: int | None)
     else:
         shown = [Fraction(e.selection.delta) for e in engines if e.selection is not None]
         cost = together([engine.counter.costs()[0] for engine in engines])
-        found = epsilon_left(cost, at, sum(shown, Fraction(0)))
+        found = epsilon_left(cost, Fraction(at), sum(shown, Fraction(0)))
     if found is None:
         raise ValueError(f"at delta = {at:g} there is {NO_GUARANTEE}; give a larger delta")
     return found

@@ -199,9 +199,6 @@ class TickCountPlan(Plan):
         alone = all(isinstance(metric, People) for metric in self._metrics)
         if users.events is None and not (alone and of_activity):
             raise ParameterError("events", *NEEDS_EVENTS)
-        if users.events is None and isinstance(self.keys, SelectKeys):
-            problem = "is needed where keys are shown by their counts"
-            raise ParameterError("events", problem, "give {events}, or list {keys}")
 
     def _check_people_of_periods(self, users: Users) -> None:
         """Refuse views in which a person of several periods would count several times."""
@@ -225,10 +222,11 @@ class TickCountPlan(Plan):
                     "SelectKeys with a list of views would show other keys in each: give one view, "
                     "or a TickCount for each of them"
                 )
-            if isinstance(views[0], Last):
+            if isinstance(views[0], Last) and not all(isinstance(m, People) for m in self._metrics):
                 raise ValueError(
-                    "SelectKeys shows keys by counts that only grow, and sums over the last ticks "
-                    "fall too: list the keys, or take clock.each() or clock.restart(n)"
+                    "SelectKeys shows keys by counts that only grow, or by people who are active, "
+                    "and other sums over the last ticks fall too: count dp.People() alone, list "
+                    "the keys, or take clock.each() or clock.restart(n)"
                 )
         for view in views:
             if isinstance(view, Clock) and view.is_endless:
@@ -376,6 +374,7 @@ class TickCountPlan(Plan):
         inside = Inside(
             names=tuple(names),
             numbered=numbered,
+            time_columns=(self.time,) if isinstance(self.time, str) else (),
             fingerprint=self._read_as,
             present=self._present,
         )

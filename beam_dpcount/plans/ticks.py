@@ -79,6 +79,7 @@ class TickNumbersPlan(CountingPlan):
     view: View | None = None
 
     _needs_events: ClassVar[bool] = True
+    _selection_kind: ClassVar[type[Selection]] = Selection
     _on_reject: ClassVar[tuple[str, ...]] = POLICIES
     _counts_numbers = True
     _at_clock = True
@@ -273,7 +274,8 @@ class TickNumbersPlan(CountingPlan):
         """When keys that nobody listed are shown."""
         if self._select is None:
             return None
-        return selection_of(self._select, self._whole_budget, counter, self._keys_delta)
+        how = self._whole_budget, counter, self._keys_delta
+        return selection_of(self._select, *how, self._selection_kind)
 
     def _of_person(self, users: Users, clock: Grid) -> UserChange:
         """What all events of one person change that count."""
@@ -332,9 +334,14 @@ class TickNumbersPlan(CountingPlan):
         object.__setattr__(other, "inside", inside)  # to others it is fixed
         return other
 
-    def reading(self, how: Any) -> Self:
-        """A copy that counts bounded input whose events are read so."""
-        return self.on_path(False).within(replace(self.inside, fingerprint=how))
+    def reading(self, how: Any, time: tuple[str, ...]) -> Self:
+        """A copy that counts bounded input whose events are read so, and their time from these."""
+        inside = replace(self.inside, fingerprint=how, time_columns=time)
+        return self.on_path(False).within(inside)
+
+    @property
+    def _time_columns(self) -> tuple[str, ...]:
+        return self.inside.time_columns
 
     @property
     def bounds_people(self) -> bool:

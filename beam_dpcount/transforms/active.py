@@ -10,10 +10,11 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.active import ActiveChange
+from beam_dpcount.counters.active import ActiveChange, ActiveSelection
 from beam_dpcount.counters.choose import resolve_active
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.people import Users
+from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.dofns.active import (
     ActiveShards,
     Activity,
@@ -52,11 +53,23 @@ class ActivePeople(TickNumbers):
     active: int = 1
 
     _needs_events = False
+    _selection_kind = ActiveSelection
 
     def _set_up(self) -> None:
+        if isinstance(self.keys, SelectKeys):
+            if self.keys.at_least > 1:
+                raise ParameterError("at_least", *FALL)
+            if self.path == "streaming":
+                raise ParameterError("keys", *LISTED)
         if self.max_per_tick is not None:
             raise ParameterError("max_per_tick", *UNCLIPPED)
         super()._set_up()
+
+    def _path_of(self, elements: PCollection[object]) -> bool:
+        streaming = super()._path_of(elements)
+        if streaming and self._select is not None:
+            raise ParameterError("keys", *LISTED)
+        return streaming
 
     def _late_events(self) -> str:
         if super()._late_events() == "fold" and self.late is not None:
@@ -124,6 +137,15 @@ class ActivePeople(TickNumbers):
         )
 
 
+FALL = (
+    "leaves out the first of a sum that grows, and numbers of active people fall, too",
+    "leave {at_least} out",
+)
+LISTED = (
+    "are selected by how many people are active on bounded input alone: in a stream, shards of "
+    "people tell one counter of all keys",
+    "list them: {keys}, or count files",
+)
 UNTIL = "events count until their tick ends, whatever lateness is, and late ones never do"
 UNFOLDED = (
     "would make a person active in another tick than the event's, which people who are active do "

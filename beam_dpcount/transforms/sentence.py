@@ -303,7 +303,8 @@ class TickCount(TickCountPlan, Described):
             raise ParameterError("over", *_NO_STATE)
         read_as = self._read_by(frame.key, frame.time)
         count = copy(self)
-        count._parts = [part._replace(engine=part.engine.reading(read_as)) for part in self._parts]
+        columns = (frame.time,)
+        count._parts = [p._replace(engine=p.engine.reading(read_as, columns)) for p in self._parts]
         lane = read_frame(count, frame)
         with _RELEASING:  # now that the table was read, which may take long
             if once and self._released_over:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import GlobalWindows
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.people import Users, check_users
+from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.parcels import ElementParcels
 from beam_dpcount.plans.counting import check_entropy
 from beam_dpcount.transforms.bounding import bounded_events
@@ -20,8 +22,12 @@ from beam_dpcount.transforms.ticks import TickNumbers
 from beam_dpcount.transforms.vectors import TickVectors
 
 NO_SHARED_PERIODS = (
-    "is of the clock of one count, and the counts of BoundUsers may have several clocks",
-    "give users= with {per} to each of the counts, whose bounds are then its own",
+    "bounds people anew in public periods, and the clocks of the counts have others",
+    "give all of them one start, stop and zone, or a bound of their own each",
+)
+ONE_WINDOW = (
+    "bounds people anew in periods of a clock, and windows of the input would cut them",
+    "count in the global window, with a clock.restart(n)",
 )
 
 
@@ -34,7 +40,8 @@ class BoundUsers(beam.PTransform[Any, Any]):
 
     Args:
       users: the bound. An event takes its place in it if any of the counts would count it. The
-        keys of the bound are those of the events, as they come.
+        keys of the bound are those of the events, as they come. With `per` the clocks of all counts
+        have the same periods, whatever their ticks.
       counts: a TickCount of pairs by name, of one Count, Sum or People in one view (people of the
         last ticks are refused). The name is the label of each. One without `users` is calibrated to
         a person here, in a copy: `counters` has it. One with its own `users`, such as of People,
@@ -44,8 +51,9 @@ class BoundUsers(beam.PTransform[Any, Any]):
     Attributes:
       counters: the calibrated counter of each count, by name.
 
-    Guarantee: each count's releases satisfy its own budget for inputs that differ in one person, as
-      for `TickCount(..., users=users)`; together they cost the sum: take shares of a `Ledger`. The
+    Guarantee: each count's releases satisfy its own budget for inputs that differ in one person
+      (with `per`: in one person's events of any one period), as for
+      `TickCount(..., users=users)`; together they cost the sum: take shares of a `Ledger`. The
       bound reads a person's own events only. If a TickCount maps keys to `other`, all of a person's
       events may fall into one of its counters, and its noise is for that. A count that would
       promise something about one event is refused: one event less may let others of its person's
@@ -71,8 +79,6 @@ class BoundUsers(beam.PTransform[Any, Any]):
     def __init__(self, users: Users, counts: Mapping[str, object]) -> None:
         super().__init__()
         self.users = check_users(users)
-        if users.per is not None:
-            raise ParameterError("per", *NO_SHARED_PERIODS)
         if users.asserted:
             raise ValueError(
                 "asserted users need no bound: give users=... to each of the counts instead"
@@ -81,8 +87,11 @@ class BoundUsers(beam.PTransform[Any, Any]):
             raise TypeError('counts must map names to counts, e.g. {"a": TickCount(...)}')
         self._bound = users.bound()
         members = {name: self._member(name, count) for name, count in counts.items()}
+        self._periods = self._shared_periods([*members.values()])
         # All that decides which events are left, so far as it is known.
         before = repr((self._bound, [_counted(count) for count in members.values()]))
+        if self._periods is not None:
+            before += self._periods.fingerprint
         self._counts = {
             name: each.within(replace(each.inside, bound_before=before))
             for name, each in members.items()
@@ -124,8 +133,6 @@ class BoundUsers(beam.PTransform[Any, Any]):
                 "behind a bound that is not so, as an event less lets others of its person's "
                 "count: give TickCounts of one number, or users=... to it alone"
             )
-        if count.users is not None and count.users.per is not None:
-            raise ParameterError("per", *NO_SHARED_PERIODS)
         if count.users is not None and count.users.asserted:
             raise ValueError(
                 f"{name} has asserted users, and behind a bound one event less lets another one "
@@ -140,6 +147,14 @@ class BoundUsers(beam.PTransform[Any, Any]):
                 "nothing about the other: give both the same field or function"
             )
         return count
+
+    def _shared_periods(self, members: Sequence[TickNumbers]) -> Periods | None:
+        """The periods in each of which all bounds hold; None: they hold over the whole stream."""
+        known = [member.periods for member in members]
+        borders = {each and (each.grid.start, each.grid.stop, each.starts) for each in known}
+        if len(borders) > 1 or (known[0] is None) != (self.users.per is None):
+            raise ParameterError("per", *NO_SHARED_PERIODS)
+        return members[0]._periods_of(self.users)
 
     def _users_of(self, count: TickNumbers) -> Users:
         """How many events of a person this count may get, by its own keys."""
@@ -164,7 +179,10 @@ class BoundUsers(beam.PTransform[Any, Any]):
         # The counts may have several; one places people.
         entropies = [check_entropy(member.entropy) for member in members]
         entropy = max(entropies, key=lambda each: each.is_replayable)
-        left = bounded_events(events, self.users, self._bound, parcels, streaming, entropy)
+        if self._periods is not None and not isinstance(events.windowing.windowfn, GlobalWindows):
+            raise ParameterError("per", *ONE_WINDOW)
+        how = self.users, self._bound, parcels, streaming, entropy
+        left = bounded_events(events, *how, periods=self._periods)
         return {name: left | name >> count for name, count in self._counts.items()}
 
 
