@@ -176,7 +176,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
 }
 # What an annotation does not say, by the parameter's name.
 NAMED: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(["relation", "on_reject", "path", "late", "on_unknown"], CHOICE),
+    **dict.fromkeys(["relation", "on_reject", "path", "late", "on_unknown", "prefer"], CHOICE),
     **dict.fromkeys(["objective", "over", "scale"], CHOICE),
     **dict.fromkeys(["field", "name", "run", "run_id", "variable", "other"], TEXT),
     **dict.fromkeys(["tick", "gap", "per", "lateness"], LENGTH),

@@ -228,6 +228,12 @@ class TickCountPlan(Plan):
                     "and other sums over the last ticks fall too: count dp.People() alone, list "
                     "the keys, or take clock.each() or clock.restart(n)"
                 )
+            active = self.users is not None and self._active_ticks(views[0]) is not None
+            if views[0].clock.is_endless and active and counts_people(self._metrics):
+                raise ValueError(
+                    "SelectKeys by people who are active needs a clock that ends: give Clock(..., "
+                    "ticks=...) or stop"
+                )
         for view in views:
             if isinstance(view, Clock) and view.is_endless:
                 raise ValueError(
