@@ -55,6 +55,31 @@ _STEPS = (
 )
 
 MUTANTS = (
+    # Alarms
+    Mutant(
+        "an alarm",
+        "the margin of an alarm is that of one tick",
+        f"{_COUNTERS}/alarms.py",
+        "of_count, many = each[places], self.ticks",
+        "of_count, many = each[places], 1",
+        "tests/test_alarms.py::test_the_margin_is_the_least_whole_number_that_tails_allow",
+    ),
+    Mutant(
+        "an alarm",
+        "the margin of an alarm leaves keys out of the sum",
+        f"{_COUNTERS}/alarms.py",
+        "return self.keys * (whole * float",
+        "return (whole * float",
+        "tests/test_alarms.py::test_the_margin_is_the_least_whole_number_that_tails_allow",
+    ),
+    Mutant(
+        "an alarm",
+        "an alarm starts anew at each tick above the threshold",
+        f"{_COUNTERS}/alarms.py",
+        "return value > level, False",
+        "return False, False",
+        "tests/test_alarms.py::test_an_alarm_starts_above_the_threshold_and_ends_at_the_level",
+    ),
     # One person's events of any one period
     Mutant(
         "a period",
