@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 from dataclasses import replace
 
+import apache_beam as beam
 import numpy as np
 import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.counters.alarms import Watch, above, ticks_in_days, ticks_unseen, watched
+from beam_dpcount.dofns.folds import FirstCrossings
+from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
 from beam_dpcount.mechanisms.single_steps import SingleSteps
-from tests.scripted import SeededNoise
+from beam_dpcount.states.codecs import FoldCodec
+from tests.runners import SECOND, each_runner_and_path, feed, run, stream
+from tests.scripted import ScriptedEntropy, SeededNoise
 from tests.tails import counter_of, discrete, laplace, rounded, takes, weighted
 
 HOURS = dp.Clock("1h", start="2026-01-01T00:00:00Z", ticks=24 * 40)
@@ -235,3 +241,208 @@ def test_an_alarm_starts_above_the_threshold_and_ends_at_the_level():
         raised, start = watched(raised, value, 10.0, 15.0)
         starts.append(start)
     assert [i for i, start in enumerate(starts) if start] == [2, 9, 12]
+
+
+# The fold, and the transform
+
+
+def plain(values, threshold: float, level: float) -> list[int]:
+    """The steps at which an alarm starts, in plain Python."""
+    found, quiet = [], True
+    for step, value in enumerate(values, 1):
+        if quiet and value > threshold:
+            found.append(step)
+        quiet = value <= level if not quiet else value <= threshold
+    return found
+
+
+def releases_of(key: str, values) -> list[Release]:
+    return [Release(key, t, t * SECOND, float(x), 1.0) for t, x in enumerate(values, 1)]
+
+
+def folded(fold, releases) -> list[int]:
+    codec, data, found = FoldCodec(fold.parameters), None, []
+    for release in releases:
+        state, given = fold.add(None if data is None else codec.decode(data), release)
+        data = None if state is None else codec.encode(state)
+        found += [one.step for one in given]
+    return found
+
+
+CROSSINGS = FirstCrossings({"a": (2.0, 4.0)}, "count", 1.0)
+
+
+def test_the_fold_says_the_same_as_plain_python():
+    """Of all series of six small numbers, with a state that goes through bytes at each step."""
+    for values in itertools.product((1, 2, 3, 4, 5), repeat=6):
+        assert folded(CROSSINGS, releases_of("a", values)) == plain(values, 4.0, 2.0)
+
+
+def test_releases_that_come_again_or_late_and_other_keys_give_nothing():
+    first, second, third = releases_of("a", (9, 1, 9))
+    assert folded(CROSSINGS, [first, first, second, first, third, second, third]) == [1, 3]
+    assert folded(CROSSINGS, [second, first]) == []
+    assert folded(CROSSINGS, releases_of("b", (9, 1, 9))) == []
+
+
+def test_releases_with_more_noise_than_the_count_are_refused():
+    (release,) = releases_of("a", (9,))
+    for stddev in (1.01, math.nan):
+        with pytest.raises(ValueError, match="apply Alarm to the count's own releases"):
+            CROSSINGS.add(None, release._replace(stddev=stddev))
+
+
+CLOCK = dp.Clock(10, start=0, ticks=12)
+BUSY = [("a", None, 1_000_000 * t) for t in [*range(20, 30)] * 30 + [*range(70, 75)] * 60]
+QUIET = [("b", None, 1_000_000 * t) for t in range(0, 120, 7)]
+
+
+@each_runner_and_path
+@pytest.mark.parametrize("views", [CLOCK.each(), CLOCK.restart(4), [CLOCK.each(), CLOCK.last(3)]])
+def test_alarms_in_pipelines(views, runner, path):
+    """A tick of 300 events, and one of 300; the same on both paths, from the same releases."""
+    count = dp.TickCount(
+        dp.ZCDP(0.5), views, keys=["a", "b"], path=path, entropy=ScriptedEntropy(2)
+    )
+    columns = count.columns
+    alarm = dp.Alarm(count, {"a": 100, "b": 50}, column=columns[-1], path=path)
+
+    def build(pipeline):
+        releases = pipeline | feed(BUSY + QUIET) | count
+        return releases, releases | alarm
+
+    plain_releases, alarms = run(build, runner).outputs
+    expected = []
+    for key, level in (("a", 100), ("b", 50)):
+        series = [seen.value for seen in plain_releases if seen.value.key == key]
+        series.sort(key=lambda release: release.step)
+        values = [release.values[columns[-1]] for release in series]
+        expected += [series[t - 1] for t in plain(values, alarm.thresholds[key], level)]
+    assert [seen.value for seen in alarms] == expected
+    # Where a count restarts, the tick ends with the window: its last millisecond.
+    assert all(0 <= seen.value.timestamp - seen.micros <= 1000 for seen in alarms)
+    assert {release.key for release in expected} == {"a"}
+    if views == CLOCK.each():
+        assert [release.step for release in expected] == [3, 8]
+
+
+def test_a_stream_raises_alarms_tick_by_tick():
+    count = dp.TickCount(
+        dp.ZCDP(0.5), CLOCK.each(), keys=["a", "b"], path="streaming", entropy=ScriptedEntropy(2)
+    )
+    rows = sorted(BUSY + QUIET, key=lambda row: row[2])
+    parts = []
+    for tick in range(12):
+        parts += [row for row in rows if row[2] // (10 * SECOND) == tick]
+        parts.append(10 * (tick + 1))
+    alarm = dp.Alarm(count, 100)
+    found = run(lambda p: p | stream(*parts) | count | alarm, "bundles", ["--streaming"]).releases
+    assert [(release.key, release.step) for release in found] == [("a", 3), ("a", 8)]
+
+
+# What is refused, and what is shown
+
+
+def counts(what=None, views=EACH, **options) -> dp.TickCount:
+    given = {"keys": ["a", "b"], **options}
+    return dp.TickCount(dp.ZCDP(0.1), views, *([] if what is None else [what]), **given)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: dp.Alarm(counts(keys=dp.SelectKeys(delta=1e-7), views=HOURS), 1),
+            "chosen for high noise",
+        ),
+        (lambda: dp.Alarm(counts(dp.Mean("ms", 0, 5)), 1), "Count, a Sum or People"),
+        (
+            lambda: dp.Alarm(counts([dp.Count(), dp.Mean("ms", 0, 5)]), 1, column="count_each"),
+            "a TickCount of its own, with a share of a Ledger",
+        ),
+        (lambda: dp.Alarm(counts(views=[EACH, LAST]), 1), "column is needed"),
+        (lambda: dp.Alarm(counts(), 1, column="count"), "did you mean count_each"),
+        (lambda: dp.Alarm(counts(), {"c": 1}), "not one of keys"),
+        (lambda: dp.Alarm(counts(), {}), "level is empty"),
+        (lambda: dp.Alarm(counts(), math.inf), "level must be finite"),
+        (lambda: dp.Alarm(counts(), "1"), "level must be a number"),
+        (lambda: dp.Alarm(counts(), 1, false_alarms=0), "false_alarms must be positive"),
+        (lambda: dp.Alarm(counts(), 1, days=-1), "days must be positive"),
+        (lambda: dp.Alarm(counts(), 1, path="fast"), "path must be"),
+        (lambda: dp.Alarm(dp.PrefixCount(dp.ZCDP(1), 10), 1), "must be the TickCount"),
+        (
+            lambda: dp.Alarm(dp.post.SlidingSum(2, counts(views=HOURS).counter), 1),
+            "give the TickCount itself",
+        ),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "smooth", [lambda c: dp.post.NonNegative(), lambda c: dp.post.Isotonic(c.counter)]
+)
+def test_smoothed_numbers_are_refused_by_name(smooth):
+    count = counts(views=HOURS)
+    post = smooth(count)
+    pipeline = beam.Pipeline()
+    releases = pipeline | beam.Create([], reshuffle=False).with_output_types(tuple[str, int])
+    with pytest.raises(ValueError, match=f"{type(post).__name__} gives numbers .* own releases"):
+        _ = releases | count | "Smooth" >> post | dp.Alarm(count, 1)
+    with pytest.raises(ValueError, match=type(post).__name__):  # also further along
+        _ = (
+            releases
+            | "Count" >> count
+            | "Post" >> post
+            | "Same" >> Same()
+            | "Second" >> dp.Alarm(count, 1)
+        )
+
+
+class Same(beam.PTransform):
+    def expand(self, pcoll):
+        return pcoll | beam.Map(lambda release: release).with_output_types(Release)
+
+
+def test_levels_by_key_leave_other_keys_out_of_the_sum():
+    count = counts(keys=[str(i) for i in range(100)])
+    some, every = dp.Alarm(count, {"3": 10, "7": 20}), dp.Alarm(count, 10)
+    assert some.margin < every.margin
+    assert some.threshold == {"3": 10 + some.margin, "7": 20 + some.margin}
+    assert every.threshold == 10 + every.margin
+    assert every.expected <= 1
+    assert some.margin == dp.Alarm(counts(), 5).margin
+
+
+def test_people_and_totals_are_watched_too():
+    users = dp.Users("user", events=3)
+    options = {"users": users, "keys": dp.TOTAL, "time": "at"}
+    for what, view in ((dp.People(), LAST), (dp.People(), EACH), (dp.Sum("ms", 0, 5), DAYS)):
+        count = counts(what, view, **options)
+        alarm = dp.Alarm(count, 10)
+        assert 2 < alarm.margin / math.sqrt(count.counter.max_variance()) < 6
+        assert list(alarm.thresholds) == ["all"]
+
+
+def test_an_alarm_holds_on_either_path():
+    """Until it is known which path the count takes, the larger margin of both."""
+    auto, known = counts(views=HOURS), counts(views=HOURS, path="streaming")
+    assert dp.Alarm(auto, 1).margin >= dp.Alarm(known, 1).margin - 1e-9
+
+
+def test_what_is_shown():
+    alarm = dp.Alarm(counts(views=LAST), 100, false_alarms=0.5, days=7)
+    text = repr(alarm)
+    assert f"above {alarm.threshold:.10g}" in text
+    assert "at most 0.5 expected in 7 days, of 336 releases in all" in text
+    assert "silent" in alarm.describe()["ends"]
+    with pytest.raises(AttributeError, match="level of Alarm is fixed"):
+        alarm.level = 3
+    assert pickle.loads(pickle.dumps(alarm)).threshold == alarm.threshold
+    delay = alarm.delay(2 * alarm.margin)
+    assert delay.ticks == 13
+    assert delay.seen > 0.99
+    assert "expected at tick 13" in repr(delay)
+    assert alarm.delay(1).ticks is None

@@ -27,7 +27,7 @@ from beam_dpcount.counters.largest import (
 )
 from beam_dpcount.counters.moments import SECOND
 from beam_dpcount.counters.tails import ERROR, encoding, norms1
-from beam_dpcount.mechanisms.base import FloatArray
+from beam_dpcount.mechanisms.base import FloatArray, IntArray
 
 _ROWS = 1 << 16  # releases that are told apart; of more each is taken as the noisiest
 _FINE = 1e-3  # by how much squared norms are rounded up, so that few differ
@@ -51,15 +51,13 @@ class Delay(NamedTuple):
     seen: float
 
     def __repr__(self) -> str:
-        if self.ticks is None:
-            when = "not expected to be seen"
-        else:
-            when = f"seen at tick {self.ticks:,} of it, as expected"
-        return f"Delay({when}; once it is whole, with probability {_percent(self.seen)} or more)"
+        crosses = "not expected" if self.ticks is None else f"expected at tick {self.ticks:,}"
+        return f"Delay({crosses}, probability at the whole rise >= {percent(self.seen)})"
 
 
-def _percent(p: float) -> str:
-    return f"{math.floor(1000 * p) / 10:.3g} %"
+def percent(p: float) -> str:
+    """A lower bound on a probability, rounded down."""
+    return f"{math.floor(1000 * p) / 10:g} %"
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ class Watch:
     # The ticks in a row that have the most noise
 
     @cached_property
-    def _rows(self) -> tuple[FloatArray, FloatArray | None]:
+    def _rows(self) -> tuple[FloatArray, IntArray | None]:
         """Distinct squared norms of rows, rounded up, and which of them each tick of a count has.
 
         None: each tick may have the largest.
@@ -139,7 +137,7 @@ class Watch:
         if not mechanism.unit_weights:
             norms2 = np.exp(np.ceil(np.log(norms2 * (1 + ERROR)) / _FINE) * _FINE)
         each, places = np.unique(norms2, return_inverse=True)
-        return each, places.ravel()
+        return each, places.ravel().astype(np.int64)
 
     @property
     def _all_rows(self) -> int:
@@ -205,14 +203,12 @@ def ticks_unseen(
     """
     if rise <= margin:
         return None
-    match view:
-        case Last(ticks=n):
-            return math.floor(n * margin / rise) + 1
-        case Restart(ticks=n):
-            before = max(level, 0.0)
-            return math.floor(n * (before + margin) / (before + rise)) + 1
-        case _:
-            return 1
+    before = max(level, 0.0)
+    if isinstance(view, Last):
+        return math.floor(int(view.ticks) * margin / rise) + 1
+    if isinstance(view, Restart):
+        return math.floor(int(view.ticks) * (before + margin) / (before + rise)) + 1
+    return 1
 
 
 def watched(raised: bool, value: float, level: float, threshold: float) -> tuple[bool, bool]:
