@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
+import json
 import math
 import pickle
 from dataclasses import replace
@@ -12,12 +14,23 @@ import numpy as np
 import pytest
 
 import beam_dpcount as dp
-from beam_dpcount.counters.alarms import Watch, above, ticks_in_days, ticks_unseen, watched
+from beam_dpcount.commands import ticks
+from beam_dpcount.counters.alarms import (
+    Watch,
+    above,
+    starts_of,
+    ticks_in_days,
+    ticks_unseen,
+    watched,
+    zone_of,
+)
 from beam_dpcount.dofns.folds import FirstCrossings
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.states.codecs import FoldCodec
+from tests import command_lines
+from tests.real_data import real_rows
 from tests.runners import SECOND, each_runner_and_path, feed, run, stream
 from tests.scripted import ScriptedEntropy, SeededNoise
 from tests.tails import counter_of, discrete, laplace, rounded, takes, weighted
@@ -70,8 +83,8 @@ def test_the_margin_is_the_least_whole_number_that_tails_allow(kind, law, restar
     clock = dp.Clock("1d", start=0, ticks=6 if restart else 4)
     grid = clock.grid if restart is None else clock.restart(restart).grid
     counter = counter_of(kind, grid.steps, law)
-    for ticks, keys, allowed in itertools.product((1, 2, 4), (1, 3), (0.03, 0.4)):
-        watch = Watch(counter, grid, ticks, keys)
+    for many, keys, allowed in itertools.product((1, 2, 4), (1, 3), (0.03, 0.4)):
+        watch = Watch(counter, grid, many, keys)
         margin = watch.margin(allowed)
         assert margin == int(margin)
         exact = exact_sum(watch, margin)
@@ -446,3 +459,118 @@ def test_what_is_shown():
     assert delay.seen > 0.99
     assert "expected at tick 13" in repr(delay)
     assert alarm.delay(1).ticks is None
+
+
+# A doubling of real data
+
+
+@pytest.mark.long
+def test_the_delay_to_a_doubling_of_a_real_log():
+    """Lines of a week, daily: from some day on each counts twice. The level: the most of 4 weeks.
+
+    Without privacy an alarm starts above the level; here above the threshold, moved by noise.
+    """
+    seconds = np.sort([int(row["Timestamp"]) for row in real_rows("bgl_2k.csv")])
+    daily = np.bincount((seconds - seconds[0]) // 86_400)
+    week, weeks = 7, 28
+    days = dp.Clock("1d", start=0, ticks=weeks)
+    watch = watch_of(days.last(week), keys=("all",))
+    margin, noise = watch.margin(1.0), noise_of(watch, 400, 7)
+    sums = np.convolve(daily, np.ones(week, dtype=int))[: len(daily)]
+    exact, private, noisy = [], [], []
+    for day in range(2 * weeks, len(daily) - weeks, 3):
+        level = float(sums[day - weeks : day].max())
+        doubled = daily.copy()
+        doubled[day:] *= 2
+        after = np.convolve(doubled, np.ones(week, dtype=int))[day : day + weeks]
+        exact.append(first(after > level))
+        private.append(first(after > level + margin))
+        seen = after[:, None] + noise[:weeks] > level + margin
+        noisy.append(np.median([first(column) for column in seen.T]))
+    told = {
+        name: np.median(delays)
+        for name, delays in zip(("exact", "private", "noisy"), (exact, private, noisy), strict=True)
+    }
+    seen = {
+        name: np.mean(np.array(delays) <= weeks)
+        for name, delays in zip(told, (exact, private, noisy), strict=True)
+    }
+    print(f"margin {margin:.1f}: median days to an alarm {told}, seen within {weeks} days {seen}")
+    assert all(a <= b for a, b in zip(exact, private, strict=True))
+    # What is expected without noise is what noise does in the middle, but for two days.
+    assert np.mean(np.abs(np.array(private) - noisy) <= 2) > 0.8
+
+
+def first(crosses: np.ndarray) -> int:
+    """The first tick, from 1, at which it holds; one more than there are if none."""
+    return int(np.argmax(crosses)) + 1 if crosses.any() else len(crosses) + 1
+
+
+# The column of alarms in a file
+
+
+def test_columns_of_zones_say_what_the_fold_says():
+    """Of keys in a row, among them short ones."""
+    rng = np.random.default_rng(4)
+    for lengths in itertools.product((1, 2, 7), repeat=3):
+        series = [rng.integers(0, 6, n) for n in lengths]
+        keys = np.repeat(np.arange(3), lengths)
+        zones = np.array([zone_of(float(x), 2.0, 4.0) for xs in series for x in xs])
+        expected = []
+        for xs in series:
+            starts = plain(xs, 4.0, 2.0)
+            expected += [t in starts for t in range(1, len(xs) + 1)]
+        assert starts_of(zones, keys).tolist() == expected
+    assert starts_of(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)).tolist() == []
+    assert zone_of(None, 2.0, 4.0) == 1
+
+
+def log_of(path, busy=(5, 6, 20)):
+    lines = ["at,page"]
+    for hour in range(24):
+        lines += [f"{3600 * hour + i},/a" for i in range(300 if hour in busy else 20)]
+        lines.append(f"{3600 * hour},/b")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def words(path, *more):
+    return [
+        *("--input", path / "log.csv", "--key", "page", "--keys", "/b", "/a", "--timestamp", "at"),
+        *("--tick", "1h", "--start", 0, "--horizon", 24, "--view", "each", "--epsilon", "1"),
+        *("--delta", "1e-6", "--output", path / "out.csv", *more),
+    ]
+
+
+succeed, _, fail = command_lines.of(ticks.main)
+
+
+@pytest.mark.parametrize("lane", [(), ("--runner", "FnApiRunner")], ids=["columns", "rows"])
+def test_a_command_writes_where_alarms_start(lane, tmp_path):
+    log_of(tmp_path / "log.csv")
+    succeed(*words(tmp_path, "--alarm", "100,0.5,7", *lane))
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[-1] == "count_each_alarm"
+    starts = [(row["key"], row["step"]) for row in rows if row["count_each_alarm"] == "1"]
+    assert starts == [("/a", "6"), ("/a", "21")]
+    assert {row["count_each_alarm"] for row in rows} == {"0", "1"}
+    about = json.loads((tmp_path / "out.csv.manifest.json").read_text())
+    text = json.dumps(about)
+    assert "alarm, threshold: above 10" in text
+    assert "1 where an alarm of count_each starts, else 0" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--alarm", "x"), "argument --alarm: must be LEVEL"),
+        (("--alarm", "1,2,3,4"), "argument --alarm: must be LEVEL"),
+        (("--alarm", "1,0"), "argument --alarm: must be LEVEL"),
+        (("--alarm", "inf"), "argument --alarm: must be LEVEL"),
+        (("--metric", "mean(at, 0, 5)", "--alarm", "5"), "--alarm: column 'mean_at_each'"),
+    ],
+)
+def test_a_command_refuses_an_alarm_by_name(more, message, tmp_path):
+    log_of(tmp_path / "log.csv")
+    assert message in fail(*words(tmp_path, *more))
+    assert not (tmp_path / "out.csv").exists()

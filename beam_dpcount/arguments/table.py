@@ -256,6 +256,10 @@ OUTPUT = parsed(
         draw the counts of some keys
     report HTML: text, run files
         one page to read and hand on: counts, guarantee, data; needs no network
+    alarm LEVEL: alarm, sentence run files, example=100,1,30
+        with a column that is 1 where an alarm starts: where the first column is above LEVEL by
+        more than noise explains, and has been back at LEVEL since the last one. 100,1,30 expects
+        at most 1 false alarm in 30 days, of all keys together (the default)
     plot_keys KEY ...: texts, run files, more
         the keys to draw; default: chosen by public facts named in the picture
     overwrite: switch, run files

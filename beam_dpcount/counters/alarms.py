@@ -26,7 +26,7 @@ from beam_dpcount.counters.largest import (
     weighted_sum,
 )
 from beam_dpcount.counters.moments import SECOND
-from beam_dpcount.counters.tails import ERROR, encoding, norms1
+from beam_dpcount.counters.tails import ERROR, BoolArray, encoding, norms1
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 
 _ROWS = 1 << 16  # releases that are told apart; of more each is taken as the noisiest
@@ -221,3 +221,24 @@ def watched(raised: bool, value: float, level: float, threshold: float) -> tuple
         return value > level, False
     starts = value > threshold
     return starts, starts
+
+
+def zone_of(value: float | None, level: float, threshold: float) -> int:
+    """Where a release lies: 0, at or below the level; 2, above the threshold; else 1."""
+    if value is None:
+        return 1
+    return 2 if value > threshold else int(value > level)
+
+
+def starts_of(zones: IntArray, keys: IntArray) -> BoolArray:
+    """At which of many releases alarms start, as `watched` has it, shape (n,).
+
+    Args:
+      zones: those of `zone_of`, of each key in order of ticks.
+      keys: a number for each key; the releases of a key are in a row.
+    """
+    first = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
+    # The last release before, of this key, that decided whether an alarm is on.
+    decided = np.where((zones != 1) | first, np.arange(len(zones)), 0)
+    before = np.append(0, np.maximum.accumulate(decided)[:-1])[: len(zones)]
+    return np.asarray((zones == 2) & (first | (zones[before] != 2)), dtype=np.bool_)

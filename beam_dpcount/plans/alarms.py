@@ -18,6 +18,7 @@ from beam_dpcount.counters.alarms import (
     percent,
     ticks_in_days,
     ticks_unseen,
+    zone_of,
 )
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
@@ -148,6 +149,12 @@ class AlarmPlan(Plan):
         return next(iter(self.thresholds.values())) if self._same else self.thresholds
 
     @property
+    def zones(self) -> Zones:
+        """Where releases lie beside levels and thresholds."""
+        places = {key: (level, self.thresholds[key]) for key, level in self._levels.items()}
+        return Zones(str(self.column), places)
+
+    @property
     def expected(self) -> float:
         """The expected number of false alarms in `days`, at most: of all keys together."""
         return max(watch.false_alarms(self.margin) for watch in self._watches)
@@ -224,6 +231,29 @@ class AlarmPlan(Plan):
     def __repr__(self) -> str:
         shown = (f"  {name.replace('_', ' ')}: {text}" for name, text in self._describe().items())
         return "\n".join(("Alarm(", *shown, ")"))
+
+
+@dataclass(frozen=True)
+class Zones:
+    """Where releases lie beside an alarm's levels and thresholds. Picklable.
+
+    Args:
+      column: that is watched.
+      places: by key, its level and its threshold; others are not watched.
+    """
+
+    column: str
+    places: Mapping[str, tuple[float, float]]
+
+    @property
+    def name(self) -> str:
+        """The column that says where alarms start."""
+        return f"{self.column}_alarm"
+
+    def of(self, key: str, value: float | None) -> int:
+        """`zone_of` a release."""
+        place = self.places.get(key)
+        return 0 if place is None else zone_of(value, *place)
 
 
 def _check_count(given: Any) -> TickCountPlan:

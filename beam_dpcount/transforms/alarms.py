@@ -88,8 +88,7 @@ class Alarm(AlarmPlan, Described):
         self._show_applied(releases.pipeline)
         watches = self._watches
         stddev = max(watch.counter.max_variance() for watch in watches) ** 0.5
-        places = {key: (level, self.thresholds[key]) for key, level in self._levels.items()}
-        fold = FirstCrossings(places, str(self.column), stddev)
+        fold = FirstCrossings(self.zones.places, str(self.column), stddev)
         crossings: PCollection[Any] = releases | "Crossings" >> _Crossings(fold, self.path)
         return crossings
 

@@ -28,6 +28,7 @@ from beam_dpcount.commands.files.formats import (
     unreadable,
 )
 from beam_dpcount.commands.progress import Progress
+from beam_dpcount.counters.alarms import starts_of
 from beam_dpcount.mechanisms.base import IntArray
 
 SUFFIXES = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz", ".parquet")
@@ -150,6 +151,7 @@ class Target(NamedTuple):
       first: all texts of the first of them, in their order; by default that of text.
       private: its owner alone may read it.
       run: of the process that cleans up.
+      alarm: the column in which alarms start, of rows that are sorted by key and tick.
     """
 
     path: str
@@ -158,13 +160,14 @@ class Target(NamedTuple):
     first: Sequence[str] = ()
     private: bool = False
     run: str = ""
+    alarm: str = ""
 
 
 def target_of(output: Output) -> Target:
     """Where releases are written."""
     table, about = output.table, output.about
     schema = schema_of(table.schema, about)
-    return Target(output.path, schema, table.order, table.keys, run=stop.RUN)
+    return Target(output.path, schema, table.order, table.keys, run=stop.RUN, alarm=table.alarm)
 
 
 def schema_of(columns: Columns, about: str = "") -> pa.Schema:
@@ -178,6 +181,8 @@ def write(target: Target, rows: pa.Table) -> None:
     Progress.writing = True
     path, schema = target.path, target.schema
     places = _places(target, rows)
+    if target.alarm:
+        rows = _with_alarms(rows, places, target.alarm)
     # A slice at a time: a column of text may hold more than one array of Arrow's can.
     slices = (rows.take(places[i : i + _SLICE]) for i in range(0, max(1, len(places)), _SLICE))
     write = {"csv": _csv, "jsonl": _json, "parquet": _parquet}[kind_of(path)]
@@ -189,6 +194,14 @@ def write(target: Target, rows: pa.Table) -> None:
                 write(packed, schema, slices)
         else:
             write(file, schema, slices)
+
+
+def _with_alarms(rows: pa.Table, places: IntArray, name: str) -> pa.Table:
+    """Rows whose column of zones is 1 where an alarm starts, else 0."""
+    keys = rows["key"].combine_chunks().dictionary_encode().indices.to_numpy()[places]
+    starts = np.zeros(len(places), dtype=np.int64)
+    starts[places] = starts_of(rows[name].to_numpy()[places], keys)
+    return rows.set_column(rows.schema.get_field_index(name), name, pa.array(starts))
 
 
 def _places(target: Target, rows: pa.Table) -> IntArray:
