@@ -56,8 +56,8 @@ class Delay(NamedTuple):
 
 
 def percent(p: float) -> str:
-    """A lower bound on a probability, rounded down."""
-    return f"{math.floor(1000 * p) / 10:g} %"
+    """A lower bound on a probability below 1, rounded down."""
+    return f"{min(math.floor(1000 * p), 999) / 10:g} %"
 
 
 @dataclass(frozen=True)
