@@ -12,6 +12,7 @@ from dataclasses import replace
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.typehints.row_type import RowTypeConstraint
 
 import beam_dpcount as dp
 from beam_dpcount.commands import ticks
@@ -28,6 +29,7 @@ from beam_dpcount.dofns.folds import FirstCrossings
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms import BinaryTree, SmoothBinary
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.rows import TickCountRows
 from beam_dpcount.states.codecs import FoldCodec
 from tests import command_lines
 from tests.real_data import real_rows
@@ -574,3 +576,34 @@ def test_a_command_refuses_an_alarm_by_name(more, message, tmp_path):
     log_of(tmp_path / "log.csv")
     assert message in fail(*words(tmp_path, *more))
     assert not (tmp_path / "out.csv").exists()
+
+
+@each_runner_and_path
+def test_rows_of_yaml_say_where_alarms_start(runner, path):
+    """All rows come out; the field is true where the alarm of the same releases starts."""
+    count = TickCountRows(
+        *("page",),
+        **{"tick": 10, "start": 0, "horizon": 12, "keys": ["a", "b"], "rho": 0.5, "path": path},
+        **{"view": "each", "alarm": "100,1,30"},
+    )
+    events = [(key, beam.Row(page=key), micros) for key, _, micros in BUSY + QUIET]
+
+    def build(pipeline):
+        rows = pipeline | feed(events) | beam.Map(lambda pair: pair[1]).with_output_types(PAGE)
+        cells = beam.Map(lambda row: (row.key, row.step, row.count_each_alarm))
+        return (rows | count | cells,)
+
+    (output,) = run(build, runner).outputs
+    rows = [seen.value for seen in output]
+    assert [row[:2] for row in rows] == [(key, t) for key in "ab" for t in range(1, 13)]
+    assert [row for row in rows if row[2]] == [("a", 3, True), ("a", 8, True)]
+
+
+PAGE = RowTypeConstraint.from_fields([("page", str)])
+
+
+def test_rows_refuse_an_alarm_of_selected_keys():
+    with pytest.raises(ValueError, match="list the keys to watch"):
+        TickCountRows(
+            "page", tick=10, start=0, horizon=12, select_keys=True, epsilon=1, delta=1e-6, alarm=5
+        )

@@ -131,8 +131,8 @@ def _size(given: object) -> int:
 
 def _alarm(given: object) -> tuple[Any, ...]:
     """A level, and the most false alarms expected in so many days: 100, 100,1 or 100,1,30."""
-    texts = given.split(",") if isinstance(given, str) else [given]
-    level, *more = map(number, texts)
+    texts = given.split(",") if isinstance(given, str) else given
+    level, *more = map(number, texts if isinstance(texts, list | tuple) else [texts])
     if len(more) > 2 or not all(map(math.isfinite, (level, *more))):
         raise ValueError
     return (level, *map(_positive, more))
@@ -247,7 +247,7 @@ DURATION = Kind(
 )
 TICK = replace(DURATION, read=_length)
 ALARM = Kind(
-    tuple,
+    float | str,
     "be LEVEL, LEVEL,FALSE_ALARMS or LEVEL,FALSE_ALARMS,DAYS, numbers",
     _alarm,
     "give e.g. {}",

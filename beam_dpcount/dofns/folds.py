@@ -45,6 +45,11 @@ class Whole(ABC):
     def all(self, releases: Sequence[Any]) -> Iterator[Any]:
         """What sorted releases give."""
 
+    def micros(self, given: Any) -> int:
+        """The time of what is given out."""
+        at: int = given.timestamp
+        return at
+
 
 class Fold(Whole):
     """What is remembered of the releases of one group, and what they give."""
@@ -239,6 +244,17 @@ class FirstCrossings(Fold):
         return (release.step, np.array([float(raised)])), [release] if starts else []
 
 
+class MarkedCrossings(FirstCrossings):
+    """All releases, each with whether an alarm starts at it."""
+
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        after, starts = super().add(state, release)
+        return after, [(release, bool(starts))]
+
+    def micros(self, given: Any) -> int:
+        return super().micros(given[0])
+
+
 class OfAllKeys(Fold):
     """The values of the keys of a domain at one step, until all are there.
 
@@ -366,4 +382,4 @@ class FoldGroup(VersionedDoFn):
     def process(self, element: tuple[Any, Iterable[Any]], window: Any = _Window) -> Iterator[Any]:
         last = window.max_timestamp().micros  # a tick may end where its window does
         for made in self._whole.all(sorted(element[1], key=operator.attrgetter(self._whole.order))):
-            yield windowed_value.create(made, min(made.timestamp, last), (window,))
+            yield windowed_value.create(made, min(self._whole.micros(made), last), (window,))

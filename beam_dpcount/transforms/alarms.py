@@ -7,7 +7,7 @@ from typing import Any
 
 from apache_beam.pvalue import PCollection
 
-from beam_dpcount.dofns.folds import FirstCrossings
+from beam_dpcount.dofns.folds import FirstCrossings, MarkedCrossings
 from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.plans.alarms import AlarmPlan
 from beam_dpcount.plans.sentence import TickCountPlan
@@ -75,7 +75,7 @@ class Alarm(AlarmPlan, Described):
       >>> count = dp.TickCount(dp.ZCDP(0.5), hours.each(), keys=["/a", "/b"], key="page", time="at")
       >>> alarm = dp.Alarm(count, level=10)
       >>> alarm.threshold
-      13.0
+      12.0
       >>> events = [{"page": "/a", "at": 3600 + i} for i in range(90)]
       >>> with beam.Pipeline("FnApiRunner") as pipeline:
       ...     alarms = pipeline | beam.Create(events) | count | alarm
@@ -86,16 +86,33 @@ class Alarm(AlarmPlan, Described):
     def expand(self, releases: PCollection[Any]) -> PCollection[Any]:
         _check_unsmoothed(releases)
         self._show_applied(releases.pipeline)
-        watches = self._watches
-        stddev = max(watch.counter.max_variance() for watch in watches) ** 0.5
-        fold = FirstCrossings(self.zones.places, str(self.column), stddev)
-        crossings: PCollection[Any] = releases | "Crossings" >> _Crossings(fold, self.path)
-        return crossings
+        found: PCollection[Any] = releases | "Crossings" >> _Crossings(self, FirstCrossings)
+        return found
 
 
 class _Crossings(FoldedReleases):
     takes = (Release, TickRelease)
     hint = ": give releases of a TickCount"
+
+    def __init__(self, alarm: AlarmPlan, kind: type[FirstCrossings]) -> None:
+        variances = [watch.counter.max_variance() for watch in alarm._watches]
+        zones = alarm.zones
+        super().__init__(kind(zones.places, zones.column, max(variances) ** 0.5), alarm.path)
+
+
+class MarkAlarms(_Crossings):
+    """All releases, as pairs with whether an alarm starts at them.
+
+    PCollection of Release or TickRelease -> PCollection[(release, bool)].
+
+    Args:
+      alarm: what is watched.
+    """
+
+    gives = tuple[Any, bool]
+
+    def __init__(self, alarm: AlarmPlan) -> None:
+        super().__init__(alarm, MarkedCrossings)
 
 
 def _check_unsmoothed(releases: PCollection[Any]) -> None:
