@@ -58,6 +58,30 @@ MUTANTS = (
     # Alarms
     Mutant(
         "an alarm",
+        "a column of alarms is 1 at each tick above the threshold",
+        f"{_COUNTERS}/alarms.py",
+        "(first | (zones[before] != 2))",
+        "(first | (zones == 2))",
+        "tests/test_alarms.py::test_columns_of_zones_say_what_the_fold_says",
+    ),
+    Mutant(
+        "an alarm",
+        "a release that comes again may start an alarm",
+        f"{_DOFNS}/folds.py",
+        "if place is None or release.step <= last:",
+        "if place is None:",
+        "tests/test_alarms.py::test_releases_that_come_again_or_late_and_other_keys_give_nothing",
+    ),
+    Mutant(
+        "an alarm",
+        "smoothed numbers feed an alarm",
+        f"{_TRANSFORMS}/alarms.py",
+        "if issubclass(kind, _SMOOTH):",
+        "if False:",
+        "tests/test_alarms.py::test_smoothed_numbers_are_refused_by_name",
+    ),
+    Mutant(
+        "an alarm",
         "the margin of an alarm is that of one tick",
         f"{_COUNTERS}/alarms.py",
         "of_count, many = each[places], self.ticks",
