@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from beam_dpcount.statistics.metrics.quantiles import Quantiles
     from beam_dpcount.statistics.metrics.rates import Rate
     from beam_dpcount.statistics.metrics.sums import Sum
+    from beam_dpcount.transforms.alarms import Alarm
     from beam_dpcount.transforms.bounds import suggest_bounds
     from beam_dpcount.transforms.checking import check
     from beam_dpcount.transforms.counts import PrefixCount
@@ -74,14 +75,14 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "TOTAL", "ZCDP", "ApproxDP", "BoundUsers", "Change", "Clock", "Count", "Counter", "CutGraph",
-    "DegreeHistogram", "EdgeCount", "EpisodeCount", "Error", "HighDegreeCount",
+    "TOTAL", "ZCDP", "Alarm", "ApproxDP", "BoundUsers", "Change", "Clock", "Count", "Counter",
+    "CutGraph", "DegreeHistogram", "EdgeCount", "EpisodeCount", "Error", "HighDegreeCount",
     "Histogram", "Items", "KStarCount", "Ledger", "Mean", "People", "PrefixCount", "PureDP",
-    "Quantiles", "Rate", "Rejected", "Release", "ReplayableEntropy", "SelectKeys", 
-    "SpanningForestCost", "StatisticCount", "SubstringCount", "Sum", "TickCount",
-    "TickRelease", "TopRelease", "TriangleCount", "Users", "Variance",
-    "VectorRelease", "calibrate", "check", "choose", "errors", "half_width", "largest_error",
-    "largest_half_width", "local", "mechanisms", "metrics", "post", "suggest_bounds",
+    "Quantiles", "Rate", "Rejected", "Release", "ReplayableEntropy", "SelectKeys",
+    "SpanningForestCost", "StatisticCount", "SubstringCount", "Sum", "TickCount", "TickRelease",
+    "TopRelease", "TriangleCount", "Users", "Variance", "VectorRelease", "calibrate", "check",
+    "choose", "errors", "half_width", "largest_error", "largest_half_width", "local",
+    "mechanisms", "metrics", "post", "suggest_bounds",
 ]
 # fmt: on
 
@@ -108,6 +109,7 @@ _NAMES = {
     "statistics.metrics.quantiles": "Quantiles",
     "statistics.metrics.rates": "Rate",
     "statistics.metrics.sums": "Sum",
+    "transforms.alarms": "Alarm",
     "transforms.bounds": "suggest_bounds",
     "transforms.checking": "check",
     "transforms.counts": "PrefixCount",

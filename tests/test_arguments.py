@@ -149,7 +149,17 @@ def test_what_replays_do_not_depend_on_is_listed() -> None:
     assert {one.name for one in taken if not one.counted} == {
         *("output", "output_format", "overwrite", "plot", "plot_keys", "report", "rejected"),
         *("show_truth", "show_header", "account", "allow_public", "check", "dry_run", "verbose"),
-        *("top", "all", "min_count", "until", "path", "memory", "secret_env", "secret_file"),
+        *(
+            "top",
+            "all",
+            "min_count",
+            "until",
+            "path",
+            "memory",
+            "secret_env",
+            "secret_file",
+            "alarm",
+        ),
     }
 
 

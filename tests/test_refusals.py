@@ -37,6 +37,7 @@ DEGREES: dict[str, Any] = {"vertices": 4, "max_degree": 2}
 # What dp.TickCount counts with.
 ENGINES = {TickNumbers}
 # The least that each public name takes.
+CLOCK_OF_ALARMS = dp.Clock(10, start=0, ticks=9)
 VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.PureDP: {"epsilon": 1.0},
     dp.ApproxDP: {"epsilon": 1.0, "delta": 1e-6},
@@ -62,6 +63,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.TriangleCount: EDGES,
     dp.TickCount: {"budget": B, "clock": dp.Clock(10, 0, 3), "keys": ITEMS},
     TickNumbers: {**CLOCK, "keys": ITEMS},
+    dp.Alarm: {"count": dp.TickCount(B, CLOCK_OF_ALARMS, keys=[*"abcd"]), "level": 5},
     dp.post.LastPerTick: {"tick": 10},
     dp.local.LocalMedian: {"budget": B, "cells": 4},
     dp.local.LocalConvexRisk: {"budget": B, "cells": 4, "gradient": lambda value, cells: cells},
@@ -178,7 +180,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
 NAMED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(["relation", "on_reject", "path", "late", "on_unknown", "prefer"], CHOICE),
     **dict.fromkeys(["objective", "over", "scale"], CHOICE),
-    **dict.fromkeys(["field", "name", "run", "run_id", "variable", "other"], TEXT),
+    **dict.fromkeys(["field", "name", "run", "run_id", "variable", "other", "column"], TEXT),
     **dict.fromkeys(["tick", "gap", "per", "lateness"], LENGTH),
     "zone": (5, True, "", "Mars", b"UTC", ["UTC"]),
     **dict.fromkeys(["start", "stop", "until"], TIME),
@@ -208,6 +210,8 @@ REMEDY = re.compile(
 )
 PLACES = [(make, of) for make in VALID for of in inspect.signature(make).parameters.values()]
 PLACES = [(make, of) for make, of in PLACES if of.name not in ROWS | OWN]
+# An alarm's level is a count, not a probability: tests/test_alarms.py.
+PLACES = [(make, of) for make, of in PLACES if (make, of.name) != (dp.Alarm, "level")]
 
 
 def wrong_for(of: inspect.Parameter) -> list[Any]:

@@ -129,6 +129,15 @@ def _size(given: object) -> int:
     return int(found[1]) << 10 * "KMG".find(found[2].upper()) + 10 * bool(found[2])
 
 
+def _alarm(given: object) -> tuple[Any, ...]:
+    """A level, and the most false alarms expected in so many days: 100, 100,1 or 100,1,30."""
+    texts = given.split(",") if isinstance(given, str) else given
+    level, *more = map(number, texts if isinstance(texts, list | tuple) else [texts])
+    if len(more) > 2 or not all(map(math.isfinite, (level, *more))):
+        raise ValueError
+    return (level, *map(_positive, more))
+
+
 def _only_text(given: object) -> Any:
     if not isinstance(given, str):  # of another type, which alone is shown
         raise ParameterError("", f"must be text, got {type(given).__name__}")
@@ -237,6 +246,12 @@ DURATION = Kind(
     "give seconds, or a unit (s, m, h, d, w), e.g. {}",
 )
 TICK = replace(DURATION, read=_length)
+ALARM = Kind(
+    float | str,
+    "be LEVEL, LEVEL,FALSE_ALARMS or LEVEL,FALSE_ALARMS,DAYS, numbers",
+    _alarm,
+    "give e.g. {}",
+)
 SIZE = Kind(int | str, "be a number of bytes", _size, "give e.g. {}")
 MOMENT = Kind(float | str, "be a time", _moment)
 MECHANISM = Kind(str, "be the name of a mechanism", _mechanism)

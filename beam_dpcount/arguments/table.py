@@ -259,6 +259,14 @@ OUTPUT = parsed(
         draw the counts of some keys
     report HTML: text, run files
         one page to read and hand on: counts, guarantee, data; needs no network
+    alarm LEVEL: alarm, sentence run files, example=100,1,30, more
+        with a column that is 1 where an alarm starts: where the first column is above LEVEL by
+        more than noise explains, and has been back at LEVEL since the last one. 100,1,30 expects
+        at most 1 false alarm in 30 days, of all keys together (the default)
+    alarm: alarm, sentence run fields, example=100,1,30, more
+        with a field that is true where an alarm starts: where the first column is above the level,
+        100, by more than noise explains, and has been back at it since the last alarm. "100,1,30"
+        expects at most 1 false alarm in 30 days, of all keys together (the default)
     plot_keys KEY ...: texts, run files, more
         the keys to draw; default: chosen by public facts named in the picture
     overwrite: switch, run files

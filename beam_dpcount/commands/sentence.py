@@ -38,6 +38,7 @@ from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.noise.entropy import SystemEntropy
 from beam_dpcount.noise.laws import DiscreteLaplace
+from beam_dpcount.plans.alarms import AlarmPlan
 from beam_dpcount.plans.columns import columns_of
 from beam_dpcount.plans.losses import together_of
 from beam_dpcount.plans.sentence import (
@@ -155,7 +156,17 @@ class Sentence(TickTask):
             },
         )
         self.use(self.count)
+        self.alarm = self._alarm()
         return self.count
+
+    def _alarm(self) -> AlarmPlan | None:
+        """What --alarm watches: the first column."""
+        if self.options.alarm is None:
+            return None
+        try:
+            return AlarmPlan(self.count, *self.options.alarm, column=self.count.columns[0])
+        except ValueError as error:
+            raise InputError(f"--alarm: {error}") from None
 
     @property
     def _kind(self) -> type[TickCountPlan]:
@@ -288,7 +299,10 @@ class Sentence(TickTask):
                     f"--metric: two columns of the output are called {name!r}: give a metric "
                     "another name, such as 'mean(X, 0, 5, name=average)'"
                 )
-        return TickTable([], TickCells(columns), keys=self.keys)
+        zones = None if self.alarm is None else self.alarm.zones
+        if zones is not None and zones.name in columns.names:
+            raise InputError(f"--alarm: a column of the output is called {zones.name!r} already")
+        return TickTable([], TickCells(columns, zones), keys=self.keys)
 
     # What is said
 
@@ -303,6 +317,9 @@ class Sentence(TickTask):
         lines += report.of_people(options, self.people_are_public)
         lines += self._of_periods()
         lines += self._norms()
+        if self.alarm is not None:
+            for name, said in self.alarm.describe().items():
+                lines.append(f"note: alarm, {name.replace('_', ' ')}: {said}")
         if len(self.views) > 1:
             shares = shares_of(self.parts)
             lines.append(f"note: the views share the budget, {shares}; people are bounded in each")
@@ -566,6 +583,9 @@ class Sentence(TickTask):
             "timestamp": "when that tick ends, ISO 8601",
             "restart": "which start of the count it is, from 1",
         }
+        if self.alarm is not None:
+            column = self.alarm.zones
+            placed[column.name] = f"1 where an alarm of {column.column} starts, else 0"
         if name in placed:
             return placed[name]
         parts = {

@@ -15,6 +15,7 @@ from beam_dpcount.counters.moments import instant
 from beam_dpcount.lanes import cells
 from beam_dpcount.lanes.cells import BoolArray
 from beam_dpcount.lanes.contents import MISSING, FieldCells
+from beam_dpcount.plans.alarms import Zones
 from beam_dpcount.plans.columns import TickColumns
 
 if TYPE_CHECKING:
@@ -88,20 +89,28 @@ def rounded(number: float | None, scale: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class TickCells:
-    """From a release to the cells of a row: times in ISO 8601, rounded numbers."""
+    """From a release to the cells of a row: times in ISO 8601, rounded numbers.
+
+    The last cell is where it lies beside an alarm's level and threshold; `tables.write` makes of
+    these where alarms start, once rows are sorted.
+    """
 
     columns: TickColumns
+    alarm: Zones | None = None
 
     def __call__(self, release: Release | TickRelease) -> list[tuple[object, ...]]:
         start, end = instant(self.columns.start(release)), instant(release.timestamp)
         cells: list[object] = [release.key, release.step, start, end]
+        zone = 0
         cells += [release.restart] * self.columns.numbered
         for column, found in self.columns.cells(release):
             scale = found.stddev
             if scale is None and found.low is not None and found.high is not None:
                 scale = (found.high - found.low) / 2
             cells += [rounded(number, scale) for number in column.numbers(found)]
-        return [tuple(cells)]
+            if self.alarm is not None and column.name == self.alarm.column:
+                zone = self.alarm.of(release.key, found.value)
+        return [(*cells, *([] if self.alarm is None else [zone]))]
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,13 @@ class TickTable(formats.Table):
         cells: Any = self.cells
         placed: dict[str, type] = {"key": str, "step": int, "start": str, "timestamp": str}
         placed["restart"] = int
-        return [(name, placed.get(name, float)) for name in cells.columns.names]
+        columns = [(name, placed.get(name, float)) for name in cells.columns.names]
+        return [*columns, *([(self.alarm, int)] if self.alarm else [])]
+
+    @property
+    def alarm(self) -> str:
+        cells: Any = self.cells
+        return "" if cells.alarm is None else cells.alarm.name
 
     def rows(self, release: Any, timed: bool) -> Iterable[tuple[Any, ...]]:
         return self.cells(release)

@@ -56,20 +56,55 @@ def _largest(counter: Counter, allowed: float) -> float:
     """In steps of the noise's lattice."""
     norms2, times = _rows(counter.mechanism)
     terms = norms2 * counter.share
-    whole = counter.mechanism.unit_weights and counter.share == 1
-    tails = [_chernoff_tail(counter, terms), _normal_tail(counter, terms)]
-    if whole:
-        tails.append(_exact_tail(counter, terms, allowed))
+    tail = tail_of(counter, terms, allowed / 4 / counter.horizon)
 
     def exceeded(x: float) -> float:
         """The sum over releases of P(|N| >= x)."""
-        each = np.min([tail(x) for tail in tails], axis=0)
+        each = tail(x)
         return 2 * float(np.minimum(each, 0.5) @ times) * (1 + ERROR)
 
-    high = chernoff(counter.law, float(terms.max()), math.log(4 * float(times.sum()) / allowed))
+    high = least_level(counter, terms, exceeded, allowed, 2 * float(times.sum()))
+    weighted = None if is_whole(counter) else weighted_level(counter, allowed)
+    return high if weighted is None else min(high, weighted)
+
+
+def is_whole(counter: Counter) -> bool:
+    """Whether releases add up whole draws, so that errors are whole steps of the lattice."""
+    return counter.mechanism.unit_weights and counter.share == 1
+
+
+def tail_of(counter: Counter, terms: FloatArray, p: float) -> Tail:
+    """Bounds on P(N >= x) of rows with these squared norms: the least that applies.
+
+    Args:
+      counter: whose noise it is.
+      terms: squared norms of rows, times the counter's share.
+      p: sums of whole draws are exact for probabilities above it.
+    """
+    tails = [_chernoff_tail(counter, terms), _normal_tail(counter, terms)]
+    if is_whole(counter):
+        tails.append(_exact_tail(counter, terms, p))
+    return lambda x: np.asarray(np.min([tail(x) for tail in tails], axis=0))
+
+
+def least_level(
+    counter: Counter,
+    terms: FloatArray,
+    exceeded: Callable[[float], float],
+    allowed: float,
+    times: float,
+) -> float:
+    """The least x that the tails allow noise to be above, in steps of its lattice, rounded up.
+
+    Args:
+      counter, terms: as for `tail_of`.
+      exceeded: the sum of as many as `times` tails P(N >= x); never rises.
+      allowed: what it may be, above 0.
+    """
+    high = chernoff(counter.law, float(terms.max()), max(math.log(2 * times / allowed), 1.0))
     high += 1 + float(norms1(counter, terms).max()) * encoding(counter)
     high *= 1 + 2 * ARITHMETIC
-    if whole:  # releases are whole numbers: the event is |N| >= m, so that errors are below it
+    if is_whole(counter):  # the event is N >= m, so that errors are below it
         low, top = 0, math.ceil(high) + 1
         while top - low > 1:
             middle = (low + top) // 2
@@ -79,8 +114,7 @@ def _largest(counter: Counter, allowed: float) -> float:
     for _ in range(_STEPS):
         x = (floor + high) / 2
         floor, high = (floor, x) if exceeded(x) <= allowed else (x, high)
-    weighted = _weighted(counter, allowed)
-    return high if weighted is None else min(high, weighted)
+    return high
 
 
 def _rows(mechanism: Mechanism) -> tuple[FloatArray, FloatArray]:
@@ -138,11 +172,11 @@ def _normal_tail(counter: Counter, terms: FloatArray) -> Tail:
     return tail
 
 
-def _exact_tail(counter: Counter, terms: FloatArray, allowed: float) -> Tail:
+def _exact_tail(counter: Counter, terms: FloatArray, p: float) -> Tail:
     """Of sums of whole draws, convolved; 1 where there are too many of them."""
     counts = np.rint(terms).astype(np.int64)
     few = np.flatnonzero(counts <= TERMS)
-    made = law_sums(counter.law, int(counts[few].max(initial=0)), allowed / 4 / counter.horizon)
+    made = law_sums(counter.law, int(counts[few].max(initial=0)), p)
     if made is None or not len(few):
         return lambda x: np.ones(len(terms))
     sums, every = made
@@ -157,20 +191,68 @@ def _exact_tail(counter: Counter, terms: FloatArray, allowed: float) -> Tail:
     return tail
 
 
-def _weighted(counter: Counter, allowed: float) -> float | None:
-    """From the law of all rows' sums, where weights are dyadic and known; or None."""
+def floor_of(counter: Counter, terms: FloatArray, p: float) -> Tail:
+    """Lower bounds on P(N > x), by row, from the same laws; 0 where none is known.
+
+    Noise is symmetric: what it is stochastically below, but for a margin, it is above without it.
+
+    Args:
+      counter, terms, p: as for `tail_of`.
+    """
+    law = counter.law
+    floors: list[Tail] = [lambda x: np.zeros(len(terms))]
+    if isinstance(law, RoundedGaussian | DiscreteGaussian):
+        margins = _margins(counter, terms, 0.5 if isinstance(law, RoundedGaussian) else 1.0)
+        stddevs = np.sqrt(float(law.sigma2) * terms)
+
+        def normal(x: float) -> FloatArray:
+            z = (x + (1 + ERROR) * margins) / stddevs + ARITHMETIC
+            return np.array([math.erfc(each) for each in (z / math.sqrt(2)).tolist()]) / 2
+
+        floors.append(normal)
+    counts = np.rint(terms).astype(np.int64)
+    few = np.flatnonzero(counts <= TERMS)
+    sums = law_sums(law, int(counts[few].max(initial=0)), p) if is_whole(counter) else None
+    if sums is not None and len(few):
+        laws, every = sums
+
+        def exact(x: float) -> FloatArray:
+            found = np.zeros(len(terms))
+            for i in few.tolist():
+                k = int(counts[i])
+                found[i] = laws[k - 1].at_least(math.floor((x + k * (every - 1)) / every) + 1)
+            return found
+
+        floors.append(exact)
+    return lambda x: np.maximum(np.max([each(x) for each in floors], axis=0) - _LEFT, 0.0)
+
+
+def weighted_level(counter: Counter, allowed: float) -> float | None:
+    """The least x that the sum over all rows of P(|N| >= x) allows, or None.
+
+    From the law of all rows' sums, where weights are dyadic and known.
+    """
+    exceeded = None if allowed < 1e3 * _LEFT else _weighted_tails(counter)
+    if exceeded is None or exceeded[0][-1] > allowed:
+        return None
+    tails, bits = exceeded
+    return float(np.count_nonzero(tails > allowed)) / (1 << bits)
+
+
+def weighted_sum(counter: Counter, x: float) -> float:
+    """A bound on the sum over all rows of P(|N| >= x), in the same way; infinite if unknown."""
+    exceeded = _weighted_tails(counter)
+    if exceeded is None:
+        return math.inf
+    tails, bits = exceeded
+    return float(tails[min(math.ceil(x * (1 << bits)), len(tails) - 1)]) if x >= 0 else math.inf
+
+
+def _weighted_tails(counter: Counter) -> tuple[FloatArray, int] | None:
     law, mechanism = counter.law, counter.mechanism
     if counter.share < 1 or not isinstance(law, DiscreteLaplace) or mechanism.horizon > _ROWS:
         return None
-    if allowed < 1e3 * _LEFT or mechanism.weights(1) is None:
-        return None
-    exceeded = _all_tails(mechanism, law)
-    if exceeded is None:
-        return None
-    tails, bits = exceeded
-    if tails[-1] > allowed:
-        return None
-    return float(np.count_nonzero(tails > allowed)) / (1 << bits)
+    return None if mechanism.weights(1) is None else _all_tails(mechanism, law)
 
 
 @lru_cache(maxsize=8)

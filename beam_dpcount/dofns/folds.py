@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -18,6 +18,7 @@ from apache_beam.coders import BytesCoder
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.utils import windowed_value
 
+from beam_dpcount.counters.alarms import watched
 from beam_dpcount.counters.counter import LatticeCounter
 from beam_dpcount.counters.isotonic import Block, cap, isotonic, push
 from beam_dpcount.counters.shrinkage import shrunk
@@ -43,6 +44,11 @@ class Whole(ABC):
     @abstractmethod
     def all(self, releases: Sequence[Any]) -> Iterator[Any]:
         """What sorted releases give."""
+
+    def micros(self, given: Any) -> int:
+        """The time of what is given out."""
+        at: int = given.timestamp
+        return at
 
 
 class Fold(Whole):
@@ -204,6 +210,51 @@ class Difference(Fold):
         return (t, kept), given
 
 
+class FirstCrossings(Fold):
+    """The releases at which a key rises above its threshold, after it was at or below its level.
+
+    The array holds whether the alarm is on.
+
+    Args:
+      places: by key, its level and its threshold; others are not watched.
+      column: which number of a TickRelease.
+      stddev: the largest of a release.
+    """
+
+    group, order = "key", "step"
+
+    def __init__(
+        self, places: Mapping[str, tuple[float, float]], column: str, stddev: float
+    ) -> None:
+        self._places, self._column, self._most = places, column, stddev * (1 + 1e-6)
+        self.parameters = ("alarm", column)  # levels may change while an alarm is on
+
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        place = self._places.get(release.key)
+        last, raised = (0, False) if state is None else (state[0], bool(state[1][0]))
+        if place is None or release.step <= last:
+            return state, []
+        value, stddev = release.values[self._column], release.stddevs[self._column]
+        if value is None or stddev is None or not stddev <= self._most:
+            raise ValueError(
+                f"the release of step {release.step} has the stddev {stddev}, where those of the "
+                f"count are at most {self._most:g}: apply Alarm to the count's own releases"
+            )
+        raised, starts = watched(raised, value, *place)
+        return (release.step, np.array([float(raised)])), [release] if starts else []
+
+
+class MarkedCrossings(FirstCrossings):
+    """All releases, each with whether an alarm starts at it."""
+
+    def add(self, state: FoldState | None, release: Any) -> tuple[FoldState | None, list[Any]]:
+        after, starts = super().add(state, release)
+        return after, [(release, bool(starts))]
+
+    def micros(self, given: Any) -> int:
+        return super().micros(given[0])
+
+
 class OfAllKeys(Fold):
     """The values of the keys of a domain at one step, until all are there.
 
@@ -331,4 +382,4 @@ class FoldGroup(VersionedDoFn):
     def process(self, element: tuple[Any, Iterable[Any]], window: Any = _Window) -> Iterator[Any]:
         last = window.max_timestamp().micros  # a tick may end where its window does
         for made in self._whole.all(sorted(element[1], key=operator.attrgetter(self._whole.order))):
-            yield windowed_value.create(made, min(made.timestamp, last), (window,))
+            yield windowed_value.create(made, min(self._whole.micros(made), last), (window,))

@@ -132,13 +132,15 @@ class Rows(beam.PTransform[Any, Any]):
 
     def expand(self, rows: PCollection[Any]) -> PCollection[Any]:
         check_fields(rows.element_type, self._fields)
-        made: PCollection[Any] = (
-            rows
-            | "Read" >> par_do(self._read, tuple[Any, Any])
-            | "Count" >> self.count
-            | "Rows" >> par_do(self._write, self.row_type())
+        releases = rows | "Read" >> par_do(self._read, tuple[Any, Any]) | "Count" >> self.count
+        made: PCollection[Any] = self.follow(releases) | "Rows" >> par_do(
+            self._write, self.row_type()
         )
         return made
+
+    def follow(self, releases: PCollection[Any]) -> PCollection[Any]:
+        """What is computed of releases before they are rows."""
+        return releases
 
 
 # From values to what transforms take

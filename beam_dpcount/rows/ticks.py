@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, ClassVar, Optional
 
-from apache_beam.pvalue import Row
+from apache_beam.pvalue import PCollection, Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from beam_dpcount.arguments import groups
@@ -16,10 +16,12 @@ from beam_dpcount.arguments.table import Changes
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.total import TOTAL
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.plans.alarms import AlarmPlan
 from beam_dpcount.plans.columns import TickColumns, columns_of
 from beam_dpcount.rows.base import Rows, Values, entropy_of, keys_of
 from beam_dpcount.rows.fields import ANY, NUMBERS, Field, Mappings
 from beam_dpcount.statistics.metrics.base import OfField
+from beam_dpcount.transforms.alarms import MarkAlarms
 from beam_dpcount.transforms.sentence import TickCount
 
 _FIELDS, _PERSON = itemgetter(0), itemgetter(1)  # of what is read of a row
@@ -35,8 +37,8 @@ class TickCountRows(Rows):
     step, start and timestamp (the end) of the tick in microseconds since the epoch (UTC), restart
     if a view restarts, and of each metric in each view its value, <column>_stddev if that is
     public, and <column>_low and <column>_high, the ends of its interval. A value is null where
-    nothing can be said of so few rows. In columns of items "_" stands for whatever is not a letter
-    or digit.
+    nothing can be said of so few rows. With `alarm` the last field is <column>_alarm. In columns of
+    items "_" stands for whatever is not a letter or digit.
 
     Guarantee: that of TickCount: that a row is there is protected, with all that it says.
 
@@ -85,7 +87,14 @@ class TickCountRows(Rows):
             **{name: values[name] for name in _SAME},
         )
         self._columns = columns_of(count)
+        self._alarm = _alarm_of(count, values["alarm"])
         return count
+
+    def follow(self, releases: PCollection[Any]) -> PCollection[Any]:
+        if self._alarm is None:
+            return releases
+        marked: PCollection[Any] = releases | "Alarm" >> MarkAlarms(self._alarm)
+        return marked
 
     def more_fields(self) -> list[Field]:
         numbers = {each.field for each in self._metrics if isinstance(each, OfField)}
@@ -108,17 +117,36 @@ class TickCountRows(Rows):
         return alone
 
     def write(self) -> ToTickRow:
-        names = fields_of(self._columns)
+        names = self._names()
         for name in names:
             if names.count(name) > 1:
                 remedy = "give the metric that makes it another name"
                 raise ParameterError("metrics", f"make two columns called {name!r}", remedy)
-        return ToTickRow(self._columns)
+        return ToTickRow(self._columns, names, self._alarm is not None)
 
     def row_type(self) -> Any:
-        placed = {"key": str, "step": int, "start": int, "timestamp": int, "restart": _WHOLE}
-        names = fields_of(self._columns)
+        placed: dict[str, Any] = {"key": str, "step": int, "start": int, "timestamp": int}
+        placed["restart"] = _WHOLE
+        names = self._names()
+        if self._alarm is not None:
+            placed[names[-1]] = bool
         return RowTypeConstraint.from_fields([(name, placed.get(name, _NUMBER)) for name in names])
+
+    def _names(self) -> tuple[str, ...]:
+        """The fields of what comes out."""
+        more = () if self._alarm is None else (self._alarm.zones.name,)
+        return fields_of((*self._columns.names, *more))
+
+
+def _alarm_of(count: TickCount, given: Any) -> AlarmPlan | None:
+    """What watches the first column."""
+    if given is None:
+        return None
+    try:
+        return AlarmPlan(count, *given, column=count.columns[0], path=count.path)
+    except ParameterError as error:
+        problem = f"cannot be: {error}"
+        raise ParameterError("alarm", problem) from None
 
 
 def _keys(values: Values) -> Any:
@@ -132,9 +160,9 @@ def _keys(values: Values) -> Any:
     return TOTAL
 
 
-def fields_of(columns: TickColumns) -> tuple[str, ...]:
+def fields_of(columns: Iterable[str]) -> tuple[str, ...]:
     """Columns as names of fields, of which schemas take letters, digits and _ alone."""
-    return tuple(re.sub(r"\W", "_", name) for name in columns.names)
+    return tuple(re.sub(r"\W", "_", name) for name in columns)
 
 
 _NUMBER: Any = Optional[float]  # noqa: UP045  (row schemas on Python 3.10)
@@ -142,16 +170,18 @@ _WHOLE: Any = Optional[int]  # noqa: UP045  (row schemas on Python 3.10)
 
 
 class ToTickRow(VersionedDoFn):
-    """From releases to rows."""
+    """From releases to rows; with alarms, from pairs of a release and whether one starts."""
 
-    def __init__(self, columns: TickColumns) -> None:
-        self._columns, self._names = columns, fields_of(columns)
+    def __init__(self, columns: TickColumns, names: Sequence[str], marked: bool) -> None:
+        self._columns, self._names, self._marked = columns, names, marked
 
-    def process(self, release: Any) -> Iterator[Any]:
+    def process(self, element: Any) -> Iterator[Any]:
+        release, starts = element if self._marked else (element, False)
         start = self._columns.start(release)
         cells = [release.key, release.step, start, release.timestamp]
         cells += [release.restart] * self._columns.numbered
         for column, found in self._columns.cells(release):
             cells += column.numbers(found)
+        cells += [starts] * self._marked
         row: Any = Row  # Beam does not say its types
         yield row(**dict(zip(self._names, cells, strict=True)))

@@ -72,7 +72,7 @@ def _each(value: Any, function: Any) -> Any:
     return function(value) if isinstance(value, float | int) else [function(x) for x in value]
 
 
-class _Each(beam.PTransform[Any, Any]):
+class OneRelease(beam.PTransform[Any, Any]):
     """A function of one release."""
 
     takes: tuple[Any, ...] = (Release, VectorRelease)
@@ -100,7 +100,7 @@ class _Each(beam.PTransform[Any, Any]):
         return releases | type(self).__name__ >> made
 
 
-class _Folded(beam.PTransform[Any, Any]):
+class FoldedReleases(beam.PTransform[Any, Any]):
     """A fold: in state, or over whole groups."""
 
     takes: tuple[Any, ...] = (Release, VectorRelease)
@@ -155,7 +155,7 @@ def _declared(releases: PCollection[Any], takes: tuple[Any, ...], hint: str = ""
     return declared
 
 
-class TopK(_Each):
+class TopK(OneRelease):
     """The k items of the largest counts, of every release of a histogram.
 
     PCollection[VectorRelease] -> PCollection[TopRelease]. Ties go by the order of the labels.
@@ -246,7 +246,7 @@ class TopKPerTick(beam.PTransform[Any, Any]):
                 "keys=[...] or keys=dp.SelectKeys()"
             )
         if isinstance(given, SelectKeys):
-            self._top: _Folded | _TopOfShown = _TopOfShown(check_whole("k", k), keys, path)
+            self._top: FoldedReleases | _TopOfShown = _TopOfShown(check_whole("k", k), keys, path)
         else:
             listed = check_texts("keys", given, "key", _FROM)
             self._top = _TopOfListed(TopOfKeys(check_whole("k", k, len(listed)), listed), path)
@@ -255,7 +255,7 @@ class TopKPerTick(beam.PTransform[Any, Any]):
         return self._top.expand(releases)
 
 
-class _TopOfListed(_Folded):
+class _TopOfListed(FoldedReleases):
     """Of the keys of a domain, each of which has a release at every tick."""
 
     takes = (Release,)
@@ -286,7 +286,7 @@ class _TopOfShown(beam.PTransform[Any, Any]):
         return made
 
 
-class RunningAverage(_Each):
+class RunningAverage(OneRelease):
     """The average over all elements, or ticks, so far: a release, and its stddev, over its step.
 
     PCollection of Release or VectorRelease -> the same. For prefix sums as released, not for what
@@ -333,7 +333,7 @@ class RunningAverage(_Each):
         return running_average(release, self._counter)
 
 
-class SlidingSum(_Folded):
+class SlidingSum(FoldedReleases):
     """The sum over the last `window` elements, or ticks: release t minus release t - window.
 
     PCollection of Release or VectorRelease -> the same; value is the sum over the last
@@ -423,7 +423,7 @@ def _check_rising(counter: LatticeCounter, use: str) -> None:
         raise ValueError(f"{use} is for counts that never fall, but {counted}: leave it out")
 
 
-class NonNegative(_Each):
+class NonNegative(OneRelease):
     """0 in place of negative values.
 
     PCollection of Release or VectorRelease -> the same. `stddev` stays that of the noise before:
@@ -446,7 +446,7 @@ class NonNegative(_Each):
         return non_negative(release)
 
 
-class Isotonic(_Folded):
+class Isotonic(FoldedReleases):
     """Counts that never fall, from releases that do: the nearest series by weighted squares.
 
     PCollection of Release or VectorRelease -> the same; each coordinate by itself. Releases are
@@ -527,7 +527,7 @@ class Isotonic(_Folded):
 _SERIES = 'over="series" needs all releases at once, which a stream never has: use over="past"'
 
 
-class ShrinkAcrossKeys(_Folded):
+class ShrinkAcrossKeys(FoldedReleases):
     """Counts of many keys at a tick, each moved to where those of the others are.
 
     PCollection[Release] -> PCollection[Release]: all keys of a step at once, in the order of the
@@ -595,7 +595,7 @@ class ShrinkAcrossKeys(_Folded):
         super().__init__(ShrunkKeys(count.counter, keys), path)
 
 
-class Rounded(_Each):
+class Rounded(OneRelease):
     """Values rounded to multiples of a unit, halves to even.
 
     PCollection of Release or VectorRelease -> the same. `stddev` stays that of the noise before

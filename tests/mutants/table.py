@@ -55,6 +55,55 @@ _STEPS = (
 )
 
 MUTANTS = (
+    # Alarms
+    Mutant(
+        "an alarm",
+        "a column of alarms is 1 at each tick above the threshold",
+        f"{_COUNTERS}/alarms.py",
+        "(first | (zones[before] != 2))",
+        "(first | (zones == 2))",
+        "tests/test_alarms.py::test_columns_of_zones_say_what_the_fold_says",
+    ),
+    Mutant(
+        "an alarm",
+        "a release that comes again may start an alarm",
+        f"{_DOFNS}/folds.py",
+        "if place is None or release.step <= last:",
+        "if place is None:",
+        "tests/test_alarms.py::test_releases_that_come_again_or_late_and_other_keys_give_nothing",
+    ),
+    Mutant(
+        "an alarm",
+        "smoothed numbers feed an alarm",
+        f"{_TRANSFORMS}/alarms.py",
+        "if issubclass(kind, _SMOOTH):",
+        "if False:",
+        "tests/test_alarms.py::test_smoothed_numbers_are_refused_by_name",
+    ),
+    Mutant(
+        "an alarm",
+        "the margin of an alarm is that of one tick",
+        f"{_COUNTERS}/alarms.py",
+        "of_count, many = each[places], self.ticks",
+        "of_count, many = each[places], 1",
+        "tests/test_alarms.py::test_the_margin_is_the_least_whole_number_that_tails_allow",
+    ),
+    Mutant(
+        "an alarm",
+        "the margin of an alarm leaves keys out of the sum",
+        f"{_COUNTERS}/alarms.py",
+        "return self.keys * (whole * float",
+        "return (whole * float",
+        "tests/test_alarms.py::test_the_margin_is_the_least_whole_number_that_tails_allow",
+    ),
+    Mutant(
+        "an alarm",
+        "an alarm starts anew at each tick above the threshold",
+        f"{_COUNTERS}/alarms.py",
+        "return value > level, False",
+        "return False, False",
+        "tests/test_alarms.py::test_an_alarm_starts_above_the_threshold_and_ends_at_the_level",
+    ),
     # One person's events of any one period
     Mutant(
         "a period",

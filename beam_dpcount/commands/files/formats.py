@@ -328,6 +328,11 @@ class Table:
     def schema(self) -> list[tuple[str, type]]:
         return [("key", str), ("step", int), ("timestamp", int), *self.columns]
 
+    @property
+    def alarm(self) -> str:
+        """The column that says where alarms start; empty if there is none."""
+        return ""
+
     def rows(self, release: Any, timed: bool) -> Iterable[tuple[Any, ...]]:
         """The rows of a release; without times their cells are empty."""
         placed = release.key, release.step, release.timestamp if timed else None

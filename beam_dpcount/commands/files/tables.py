@@ -30,6 +30,7 @@ from beam_dpcount.commands.files.formats import (
 )
 from beam_dpcount.commands.files.rendered import Known, csv_lines, csv_rows, json_rows
 from beam_dpcount.commands.progress import Progress
+from beam_dpcount.counters.alarms import starts_of
 from beam_dpcount.mechanisms.base import IntArray
 
 SUFFIXES = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz", ".parquet")
@@ -152,6 +153,7 @@ class Target(NamedTuple):
       first: all texts of the first of them, in their order; by default that of text.
       private: its owner alone may read it.
       run: of the process that cleans up.
+      alarm: the column in which alarms start, of rows that are sorted by key and tick.
     """
 
     path: str
@@ -160,13 +162,14 @@ class Target(NamedTuple):
     first: Sequence[str] = ()
     private: bool = False
     run: str = ""
+    alarm: str = ""
 
 
 def target_of(output: Output) -> Target:
     """Where releases are written."""
     table, about = output.table, output.about
     schema = schema_of(table.schema, about)
-    return Target(output.path, schema, table.order, table.keys, run=stop.RUN)
+    return Target(output.path, schema, table.order, table.keys, run=stop.RUN, alarm=table.alarm)
 
 
 def schema_of(columns: Columns, about: str = "") -> pa.Schema:
@@ -179,6 +182,8 @@ def write(target: Target, rows: pa.Table) -> None:
     """Writes rows in any order to a file, sorted. There is never half a file."""
     Progress.writing = True
     places = _places(target, rows)
+    if target.alarm:
+        rows = _with_alarms(rows, places, target.alarm)
     # A slice at a time: a column of text may hold more than one array of Arrow's can.
     slices = (rows.take(places[i : i + SLICE]) for i in range(0, max(1, len(places)), SLICE))
     write_sorted(target, slices)
@@ -204,6 +209,14 @@ def write_sorted(target: Target, slices: Iterable[pa.Table]) -> None:
                 write(packed, schema, tables)
         else:
             write(file, schema, tables)
+
+
+def _with_alarms(rows: pa.Table, places: IntArray, name: str) -> pa.Table:
+    """Rows whose column of zones is 1 where an alarm starts, else 0."""
+    keys = rows["key"].combine_chunks().dictionary_encode().indices.to_numpy()[places]
+    starts = np.zeros(len(places), dtype=np.int64)
+    starts[places] = starts_of(rows[name].to_numpy()[places], keys)
+    return rows.set_column(rows.schema.get_field_index(name), name, pa.array(starts))
 
 
 def _places(target: Target, rows: pa.Table) -> IntArray:
