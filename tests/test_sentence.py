@@ -598,8 +598,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: TickCount(dp.ZCDP(1.0), HOURS, dp.Count, keys=["a"]), "with brackets"),
     (lambda: TickCount(dp.ZCDP(1.0), HOURS, [], keys=["a"]), "what is an empty list"),
     (
-        lambda: TickCount(dp.ZCDP(1.0), [HOURS, HOURS.restart(24)], keys=["a"]),
-        "two columns are called 'count'",
+        lambda: TickCount(dp.ZCDP(1.0), [HOURS.restart(12), HOURS.restart(24)], keys=["a"]),
+        "two views that restart",
     ),
     (
         lambda: TickCount(dp.ZCDP(1.0), [HOURS, HOURS.each()], keys=dp.SelectKeys(delta=1e-7)),

@@ -283,9 +283,24 @@ def test_what_prefer_does() -> None:
     assert min(most, key=lambda n: most[n]["count"]) == "so-far"
     assert min(most, key=lambda n: most[n]["count_each"]) == "each"
     assert min(most, key=lambda n: most[n]["count_last_5"]) == "last"
-    assert "each is computed from all of them" in str(balanced)
+    assert "count and count_each are computed from the releases of both, count_last_5" in str(
+        balanced
+    )
     worst = balanced.combined.largest_stddevs if balanced.combined else {}
     assert f"count_each {worst['count_each']:.3g}" in str(balanced)
+
+
+def test_a_count_that_restarts_may_stand_beside_the_count_so_far() -> None:
+    both = count(views=[CLOCK, CLOCK.restart(6)])
+    assert both.columns == ("count", "count_restart_6")
+    assert both.combined is None
+    rows = run(lambda p: p | feed(ROWS) | both).releases
+    assert {(r.step, r.restart) for r in rows} == {(t, (t - 1) // 6 + 1) for t in range(1, 25)}
+    assert CLOCK.restart(6).suffix == ""
+    with pytest.raises(ValueError, match="two views that restart"):
+        count(views=[CLOCK.restart(6), CLOCK.restart(4)])
+    with pytest.raises(ValueError, match="has the view 'each' twice"):
+        count(views=[CLOCK.each(), CLOCK, CLOCK.each()])
 
 
 @pytest.mark.parametrize(

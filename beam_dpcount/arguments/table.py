@@ -116,11 +116,12 @@ CLOCK = parsed(
         write only ticks that have ended by then (default now; not a later time); rows of later
         ticks have no influence. All ticks of the clock are charged, whatever TIME is
     view VIEW: text, sentence files, several times
-        what a release is of: so-far (default), each (tick alone), 'last N' (ticks, or a time such
-        as 7d) or 'restart N' (anew after so many). Several share the budget. Give it once for each
+        which rows each number covers: so-far (default), each (tick alone), 'last N' (ticks, or a
+        time such as 7d) or 'restart N' (starting over every N). Several share the budget. Give it
+        once for each
     view: text, sentence fields, one_of=view
-        what a release is of: so-far (default), each (tick alone), "last 7" (ticks, or a time such
-        as 7d) or "restart 24" (anew after so many)
+        which rows each number covers: so-far (default), each (tick alone), "last 7" (ticks, or
+        a time such as 7d) or "restart 24" (starting over every 24)
     views: texts, sentence fields, one_of=view
         a list of them, which share the budget
     zone NAME: text, sentence, more
@@ -182,7 +183,7 @@ PEOPLE = parsed(
         of people who are active (people alone, at the last ticks): how often a person may become
         active, or stop, in all; even. In place of {per_user}
     per_key J: whole, people, example=2
-        the most rows of a person in one key (default: as many as {per_user}; people count once)
+        the most rows of a person in one key (default: {per_user}; for people, 1)
     gap TIME: duration, people ticks, example=1h, more
         the least time between two rows of a person, as for {tick}; with several rows a key, a
         gap of many ticks takes much less noise; needs {late=}drop with {path=}streaming
@@ -206,8 +207,8 @@ COUNT = parsed(
     unit U: positive, numbers, default=1, example=0.01, more
         values are rounded to multiples of it (default 1)
     prefer {so-far,each,last}: text, sentence, more
-        of a count so far and in each tick, the view that gets most of the budget; each number is
-        computed from all of them
+        of a count so far and in each tick, which are combined, the view that gets most of the
+        budget
     confidence: share, sentence fields, default=0.95, example=0.95
         the level of the intervals
     relation {replace_one,add_remove}: text, elements, default=replace_one, more

@@ -322,10 +322,10 @@ class Sentence(TickTask):
                 lines.append(f"note: alarm, {name.replace('_', ' ')}: {said}")
         if len(self.views) > 1:
             shares = shares_of(self.parts)
-            lines.append(f"note: the views share the budget, {shares}; people are bounded in each")
+            bounded = "; people are bounded in each" * (options.user is not None)
+            lines.append(f"note: the views share the budget, {shares}{bounded}")
         if self.count.combined is not None:
-            names = ", ".join(self.count.combined.names)
-            lines.append(f"note: {names}: each number is computed from all of them")
+            lines.append(f"note: {self.count.combined.said}")
         if selection is not None:
             lines += select.notes(options, selection)
         named = ["metrics and --where name" if options.where else "metrics name"]
@@ -549,7 +549,12 @@ class Sentence(TickTask):
         for part in self.parts:
             counter = part.engine.counter
             lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")
-            if part.engine.is_number:
+            combined = self.count.combined
+            if combined is not None and part.names[0] in combined.names:
+                stddev = combined.largest_stddevs[part.names[0]]
+                half = combined.half_width(stddev)
+                lines += [f"with what the other views say: 95 % within ± {half:.4g}", ""]
+            elif part.engine.is_number:
                 lines += [table(counter), rule_of_thumb(counter), ""]
         return lines
 

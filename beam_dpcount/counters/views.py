@@ -2,9 +2,9 @@
 
 "So far" and "each" are released under shares of one budget, with noise of their own. Both know of
 the same ticks: a tick's own number corrects the running count, and the difference of two running
-counts tells of the ticks between. Causal least squares gives every view the linear combination of
-least variance, by a filter of constant state whose weights are public; what it is given has been
-released, so this is post-processing.
+counts tells of the ticks between. Causal least squares gives both the linear combination of least
+variance, by a filter of constant state whose weights are public; "last" then weighs what they say
+and its own release by their variances. All of it has been released, so this is post-processing.
 
 Source: Kalman, A new approach to linear filtering and prediction problems (1960), for a state that
 holds the decoder's sums (see `mechanisms/recurrence.py`), the last sums and nothing of the data:
@@ -254,6 +254,13 @@ class CombinedColumns:
             for column, number in zip(columns, found, strict=True):
                 column[name] = number
         return after
+
+    @property
+    def said(self) -> str:
+        """What is computed from what, in words."""
+        so_far, each, *last = self.names
+        both = f"{so_far} and {each} are computed from the releases of both"
+        return both + "".join(f", {name} from those of all three" for name in last)
 
     def half_width(self, stddev: float) -> float:
         """Half of the interval of a number with noise of this standard deviation."""

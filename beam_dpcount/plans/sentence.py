@@ -47,11 +47,6 @@ _PERCENTS: tuple[dict[str | None, tuple[int, ...]], ...] = (
     {None: (60, 40), "so-far": (90, 10), "each": (30, 70)},
     {None: (40, 30, 30), "so-far": (70, 15, 15), "each": (20, 60, 20), "last": (20, 20, 60)},
 )
-_NOT_COMBINED = (
-    "weighs views that are combined, and this count has none of that name",
-    "give it where one Count or Sum is counted both so far and in each tick, under a budget with "
-    "rho or a delta, or leave {prefer} out",
-)
 _KEYS = (
     "give keys=[...] with the public keys, keys=dp.SelectKeys() if they are private, or "
     "keys=dp.TOTAL for one total"
@@ -268,7 +263,10 @@ class TickCountPlan(Plan):
         return (ALL,) if isinstance(self.keys, Total) else self.keys
 
     def _named(self, view: View, metric: Metric) -> tuple[str, ...]:
-        return tuple(name + view.suffix for name in metric.columns)
+        suffix = view.suffix
+        if isinstance(view, Restart) and any(isinstance(other, Clock) for other in self._views):
+            suffix = f"_{view.name.replace(' ', '_')}"  # beside the count so far
+        return tuple(name + suffix for name in metric.columns)
 
     def _made_parts(self) -> list[Part]:
         shares = self._shares_of_combined()
@@ -341,7 +339,7 @@ class TickCountPlan(Plan):
 
     @property
     def combined(self) -> CombinedColumns | None:
-        """The columns that are combined, each computed from all of them; None: none are."""
+        """The columns that are combined; None: none are."""
         return self._combined_of(self._parts)
 
     def _check_prefer(self) -> None:
@@ -349,7 +347,21 @@ class TickCountPlan(Plan):
             return
         check_choice("prefer", self.prefer, ("so-far", "each", "last"))
         if self.prefer not in self.combinable or self.combined is None:
-            raise ParameterError("prefer", *_NOT_COMBINED)
+            problem = f"weighs views that are combined, and here {self._apart()}"
+            raise ParameterError("prefer", problem, "leave {prefer} out")
+
+    def _apart(self) -> str:
+        """Why the view that is preferred is not combined with others."""
+        kinds = [type(view) for view in self._views]
+        if not {Clock, Each} <= set(kinds):
+            return "they are not: they need the count so far and each tick alone"
+        if not self._is_number(self._metrics) or counts_people(self._metrics):
+            return "they are not, as not one Count or Sum of events is counted"
+        if self.grid.ticks > MOST_TICKS:
+            return f"they are not, as the clock has more than {MOST_TICKS:,} ticks"
+        if self.prefer == "last":
+            return f"no sum over the last {MOST_LAGS} or fewer ticks is"
+        return "they are not, as the noise is not Gaussian: take a budget with rho or a delta"
 
     def _groups(self, view: View) -> list[tuple[Metric, ...]]:
         """The metrics that one engine counts in a view."""
@@ -522,8 +534,7 @@ class TickCountPlan(Plan):
             first[f"part {part.label}"] = ", ".join(f"{name}: {own[name]}" for name in known)
         combined = self.combined
         if combined is not None:
-            names = ", ".join(combined.names)
-            first["views"] += f"; {names}: each is computed from all of them"
+            first["views"] += f"; {combined.said}"
         largest = (_largest_of(part, combined) for part in self._parts)
         first["largest_stddev_of_columns"] = ", ".join(largest)
         return first
@@ -570,6 +581,14 @@ def _check_views(given: object) -> tuple[View, ...]:
             )
     if not views:
         raise ValueError(f"clock is an empty list: {example}")
+    for view in views:
+        if views.count(view) > 1:
+            raise ValueError(f"clock has the view {view.name!r} twice: give it once")
+    if sum(isinstance(view, Restart) for view in views) > 1:
+        raise ValueError(
+            "clock has two views that restart, and a row has one number of its restart: give each "
+            "a TickCount of its own, with a share of a Ledger"
+        )
     if any(view.clock != views[0].clock for view in views):
         raise ValueError("views are of different clocks: take them of one clock")
     return views

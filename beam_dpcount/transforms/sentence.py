@@ -76,8 +76,9 @@ class TickCount(TickCountPlan, Described):
       clock: a `Clock`, for all events so far, or one of its views: `clock.each()`, each tick alone;
         `clock.last(n)`, the last n ticks; `clock.restart(n)`, all events since the count started
         anew, every n ticks. Or a list of them, which share the budget; people are bounded for each
-        alone. Of one Count or Sum so far, in each tick and perhaps over the last 64 or fewer, every
-        number is computed from all releases up to its tick, where the budget is not pure.
+        alone. A Count or Sum so far and in each tick is combined, where noise is Gaussian: both
+        numbers are computed from the releases of both up to their tick, and a sum over the last n,
+        up to 64, from all three.
       what: what is counted: Count() (the default), another metric of `dp.metrics`, or a list of
         them. Count() counts 1 an event, whatever its value. Metrics of a list share the budget by
         their weights.
@@ -139,8 +140,7 @@ class TickCount(TickCountPlan, Described):
       columns: the names of what is released, in their order.
       counter: the calibrated counter of each key, if there is one part.
       counters: that of each part, by its columns.
-      combined: columns that are computed from all releases of theirs, with their standard
-        deviations; None: there are none.
+      combined: the columns that are combined, with their standard deviations; None: there are none.
       selection: when keys are shown; None if they were listed.
 
     Raises:
