@@ -165,3 +165,20 @@ def test_it_keeps_few_numbers() -> None:
         counter: Any = dp.choose(horizon, HALF, change=person(events, gap)).rows[0].counter
         before: Any = dp.calibrate(NormalizedBLT(horizon), HALF)
         assert counter.state_size <= min(12, before.state_size)
+
+
+def test_a_sentence_says_what_an_event_has_lost_by_an_age() -> None:
+    clock = dp.Clock("1m", start=0, ticks=300)
+    count = dp.TickCount(HALF, clock, keys=["a"], mechanism="NormalizedBLT")
+    for age in (0, 5, 5000):
+        assert count.epsilon_at(1e-6, age=age) == count.counter.epsilon_at(1e-6, age=age)
+    assert count.epsilon_at(1e-6, age=5) < count.epsilon_at(1e-6)
+    both = dp.TickCount(HALF, [clock, clock.last(7)], keys=["a"])
+    parts = [part.engine.counter for part in both._parts]
+    rho = sum(counter.aged_cost(3).rho for counter in parts)
+    assert both.epsilon_at(1e-6, age=3) == pytest.approx(zcdp_epsilon(rho, 1e-6), rel=1e-9)
+    with pytest.raises(ValueError, match="give one of the two"):
+        count.epsilon_at(1e-6, age=3, periods=1)
+    of_people = dp.TickCount(HALF, clock, keys=["a"], users=dp.Users("who", 3))
+    with pytest.raises(ValueError, match="age is for one event that changes one step"):
+        of_people.epsilon_at(1e-6, age=3)

@@ -360,13 +360,16 @@ class Counter(LatticeCounter):
         coordinate i costs c_i/b in pure DP. It implies Theorem 1.3 of *Count on Your Elders*, and
         numeric conversion makes it tighter.
         """
-        if age is None:
-            return self.costs()[0].epsilon_at(delta)
+        cost = self.costs()[0] if age is None else self.aged_cost(age)
+        return cost.epsilon_at(delta)
+
+    def aged_cost(self, age: int) -> Cost:
+        """What releases cost until an event has this age, as for `epsilon_at`."""
         check_whole("age", age + 1 if isinstance(age, int) else age)
         moved = isinstance(self.change, TickChange) and self.change.relation == "replace_one"
         if moved or type(self.change) not in ONE_STEP:  # moved: to an earlier tick, perhaps
             raise ParameterError("age", AGE_OF_ONE.format(self.change), "leave {age} out")
-        return self.cost_of(self._aged_norms(age)).epsilon_at(delta)
+        return self.cost_of(self._aged_norms(age))
 
     def costs(self) -> list[Cost]:
         return [self.cost_of(self.change.norms(self.mechanism, self.unit, self.dimension))]

@@ -9,6 +9,7 @@ from typing import Any
 from beam_dpcount.budget.account_text import NO_GUARANTEE
 from beam_dpcount.budget.budgets import ApproxDP
 from beam_dpcount.budget.conversions import USUAL_DELTA, check_delta, float_up
+from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.period_costs import (
     TogetherCosts,
     epsilon_left,
@@ -47,8 +48,13 @@ def together_anywhere(engines: Sequence[Any]) -> str:
     return said
 
 
-def epsilon_of(engines: Sequence[Any], delta: float | None, periods: int | None) -> float:
+def epsilon_of(
+    engines: Sequence[Any], delta: float | None, periods: int | None, age: int | None = None
+) -> float:
     """As `TickCount.epsilon_at` says."""
+    if age is not None and periods is not None:
+        problem = "is of one event, and periods are of one person"
+        raise ParameterError("age", problem, "give one of the two")
     at = usual_delta(engines) if delta is None else check_delta(delta)
     if periods is not None:
         costs = costs_of(engines)
@@ -57,7 +63,8 @@ def epsilon_of(engines: Sequence[Any], delta: float | None, periods: int | None)
         found = costs.epsilon(at, periods)
     else:
         shown = [Fraction(e.selection.delta) for e in engines if e.selection is not None]
-        cost = together([engine.counter.costs()[0] for engine in engines])
+        counters = [engine.counter for engine in engines]
+        cost = together([c.costs()[0] if age is None else c.aged_cost(age) for c in counters])
         found = epsilon_left(cost, Fraction(at), sum(shown, Fraction(0)))
     if found is None:
         raise ValueError(f"at delta = {at:g} there is {NO_GUARANTEE}; give a larger delta")

@@ -459,7 +459,9 @@ class TickCountPlan(Plan):
         found: Selection | None = self._parts[0].engine.selection
         return found
 
-    def epsilon_at(self, delta: float | None = None, *, periods: int | None = None) -> float:
+    def epsilon_at(
+        self, delta: float | None = None, *, periods: int | None = None, age: int | None = None
+    ) -> float:
         """The epsilon that all releases together satisfy at this delta.
 
         Args:
@@ -468,10 +470,12 @@ class TickCountPlan(Plan):
           periods: with `Users(per=...)`: for so many periods of one person together, whichever they
             are. Default: one of them. Before it is applied it is known of bounded input, or with
             path="streaming" of a stream, where late events of two periods may meet in one tick.
+          age: of the releases until so many ticks after one event of the first half of the clock,
+            as for `Counter.epsilon_at`. Default: of all of them.
 
         Raises:
           ValueError: no epsilon holds at this delta; or periods is of people who are not protected
-            period by period.
+            period by period; or age is of people, or of an event that changes several numbers.
 
         Example:
           >>> import beam_dpcount as dp
@@ -482,7 +486,7 @@ class TickCountPlan(Plan):
           >>> [round(count.epsilon_at(1e-6, periods=n), 1) for n in (1, 7, 30)]
           [1.0, 7.8, 45.3]
         """
-        return epsilon_of([part.engine for part in self._parts], delta, periods)
+        return epsilon_of([part.engine for part in self._parts], delta, periods, age)
 
     @property
     def _periods(self) -> Periods | None:
