@@ -156,7 +156,7 @@ def test_unbounded_input_goes_on_to_the_ceiling() -> None:
     pipeline, count = beam.Pipeline(), exact(horizon=None)
     _ = pipeline | test_stream.TestStream() | count
     assert count.counter.horizon == 2**30
-    assert count.display_data()["ticks"] == "1073741824"
+    assert count.display_data()["ticks"] == "without an end"
     days = counted(BUDGET, tick="1d", start="2024-01-01T00:00:00Z", last=7, keys=["a"])
     assert days.counter.horizon == 2_913_174  # to the year 9999
 

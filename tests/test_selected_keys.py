@@ -12,6 +12,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import FixedWindows, GlobalWindow
 
@@ -550,6 +551,54 @@ def test_files_of_a_clock_without_an_end_are_those_of_one_that_ends(name: str) -
     found = releases(dp.Clock(TICK, start=0))
     assert found == releases(dp.Clock(TICK, start=0, ticks=TICKS))
     assert len(found) > TICKS
+
+
+def test_a_backlog_waits_beside_the_cell() -> None:
+    """All of 600 ticks come at once: releases are those of events in time, from a small cell."""
+    ticks = 600
+    clock = dp.Clock(TICK, start=0, ticks=ticks)
+    counting = dp.TickCount(
+        *(BUDGET, clock.each()),
+        keys=dp.SelectKeys(shards=1),
+        entropy=ScriptedEntropy(6),
+        path="streaming",
+    )
+    sums = {(f"key {tick % 7}", tick): 60 + tick for tick in range(1, ticks + 1)}
+    found = []
+    for early in (False, True):
+        dofn: Any = dofns_of(counting.engine)[CountShards]
+        dofn.setup()
+        bag, cell, timer, later = Bag(), Cell(), Timer(), Bag()
+        dofn.process((0, SEED), bag, cell, timer)
+        places, rows, most = [*sums], list[Any](), 0
+        if early:
+            for place in places[::-1]:
+                dofn.process((0, pack_batch({place: sums[place]})), bag, cell, timer)
+        for tick in range(1, ticks + 1):
+            if not early:
+                place = places[tick - 1]
+                dofn.process((0, pack_batch({place: sums[place]})), bag, cell, timer)
+            made = dofn.release(0, GlobalWindow(), bag, cell, timer, later)
+            rows += [windowed.value for windowed in made]
+            most = max(most, len(cell.data or b""))
+        assert later.entries == []
+        assert most < 5000
+        found.append([(r.key, r.step, r.value) for r in rows])
+    assert found[0] == found[1]
+    assert len(found[0]) > ticks // 2
+
+
+@pytest.mark.parametrize("name", ["each", "restart"])
+def test_data_frames_of_a_clock_without_an_end(name: str) -> None:
+    clock = dp.Clock(TICK, start=0)
+    view = clock.each() if name == "each" else clock.restart(3)
+    counting = dp.TickCount(
+        dp.ApproxDP(1e6, 1e-2), view, keys=dp.SelectKeys(shards=3), until=TICK * TICKS
+    )
+    table = pa.table({"k": [k for k, _, _ in ROWS], "t": [at // SECOND for _, _, at in ROWS]})
+    rows = counting.over(table, key="k", time="t").to_pylist()
+    bounded = run(lambda p: p | feed(ROWS) | counting).releases
+    assert sorted((r["key"], r["step"]) for r in rows) == sorted((r.key, r.step) for r in bounded)
 
 
 # Ledgers

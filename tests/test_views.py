@@ -18,8 +18,13 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.views import MOST_LAGS, MOST_TICKS, CombinedViews, can_combine
 from beam_dpcount.dofns.events import JoinEach, Parts, ToPart
+from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms.base import FloatArray
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.noise.entropy import SystemNoise
+from beam_dpcount.states.all_vectors import Reading
+from beam_dpcount.states.envelope import StateError
+from beam_dpcount.statistics.metrics.joint import Joint
 from benchmarks.cells import Cell
 from tests.runners import SECOND, Row, feed, run
 from tests.scripted import ScriptedEntropy
@@ -101,8 +106,6 @@ def test_the_standard_deviations_are_those_of_the_noise(kind: Any) -> None:
     xs = random.integers(0, 2, ticks)
     truth = [np.cumsum(xs), xs, np.convolve(xs, np.ones(5, dtype=int))[:ticks]]
     errors = np.empty((keys, ticks, 3))
-    from beam_dpcount.noise.entropy import SystemNoise
-
     for key in range(keys):
         released = [c.release(xs, SystemNoise(c.law, None)) for c in counters if c is not None]
         state = views.init()
@@ -237,13 +240,8 @@ def test_parts_may_arrive_in_any_order() -> None:
     counting = count(views=VIEWS[:2])
     combined = counting.combined
     parts = Parts(CLOCK.grid, counting.columns, 2, ("a",), combined)
-    from beam_dpcount.dofns.releases import Release
-
     made = []
     for part, name in enumerate(counting.columns):
-        from beam_dpcount.states.all_vectors import Reading
-        from beam_dpcount.statistics.metrics.joint import Joint
-
         engine = counting._parts[part]
         reading = Reading(engine.engine.counter, Joint(engine.metrics), 0.95, CLOCK.grid)
         to_part = ToPart(part, reading, 24, None)
@@ -258,6 +256,17 @@ def test_parts_may_arrive_in_any_order() -> None:
         assert [row.step for row in rows] == [1, 2, 3, 4]
         found.add(json.dumps([[row.values, row.stddevs] for row in rows]))
     assert len(found) == 1
+
+
+def test_rows_of_other_views_do_not_go_on_from_a_state() -> None:
+    first, other = count(views=VIEWS[:2]), count(views=VIEWS[1::-1])
+    cell, release = Cell(), Release("a", 1, 10 * SECOND, 7.0, 1.0, "count", None)
+    reading = Reading(first._parts[0].engine.counter, Joint((dp.Count(),)), 0.95, CLOCK.grid)
+    ((_, part),) = ToPart(0, reading, 24, None).process(release)
+    made = [Parts(CLOCK.grid, one.columns, 2, ("a",), one.combined) for one in (first, other)]
+    assert JoinEach(made[0]).process(("a", part), cell) == []
+    with pytest.raises(StateError, match="other metrics or views"):
+        JoinEach(made[1]).process(("a", part), cell)
 
 
 def test_weights_are_not_pickled_and_depend_on_nothing_else() -> None:

@@ -24,11 +24,17 @@ from beam_dpcount.dofns.releases import Release, TickRelease
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.reading import UNREADABLE, read, text_of
 from beam_dpcount.states.all_vectors import Reading
+from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.items import keys_of, places
 
 _FORMAT = 2  # of what a join keeps of a key
 _PLACE = struct.Struct("<q")
 _NEVER = GlobalWindow().max_timestamp().micros
+
+OTHER_VIEWS = (
+    "the state belongs to rows of other metrics or views, or to another version of beam_dpcount: "
+    "resume with those it was started with"
+)
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 _placed: Any = windowed_value.create
@@ -191,7 +197,12 @@ class JoinEach(VersionedDoFn):
         self, element: tuple[str, bytes], cell: Any = beam.DoFn.StateParam(CELL)
     ) -> list[Any]:
         key, packed = element
-        passed, state, waiting = json.loads(cell.read() or b"[0, null, {}]")
+        names = list(self._parts.names)
+        data: Any = cell.read()
+        whole: Any = [_FORMAT, names, 0, None, {}] if data is None else json.loads(data)
+        if whole[:2] != [_FORMAT, names]:
+            raise StateError(OTHER_VIEWS)
+        passed, state, waiting = whole[2:]
         (step,), part = _PLACE.unpack_from(packed), packed[_PLACE.size :].decode()
         waiting.setdefault(str(step), {})[str(json.loads(part)[1])] = part
         rows = []
@@ -200,7 +211,7 @@ class JoinEach(VersionedDoFn):
             row, state = self._parts.row(key, passed, waiting.pop(str(passed)).values(), state)
             rows.append(TimestampedValue(row, Timestamp(micros=min(row.timestamp, _NEVER))))
         # State first: what is returned must never be ahead of what is remembered.
-        cell.write(json.dumps([passed, state, waiting]).encode())
+        cell.write(json.dumps([_FORMAT, names, passed, state, waiting]).encode())
         return rows
 
 

@@ -10,8 +10,10 @@ its own tick. One event would decide how another counts.
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isqrt
 from typing import Any, ClassVar
 
 import apache_beam as beam
@@ -27,6 +29,10 @@ from beam_dpcount.noise.entropy import Draws
 from beam_dpcount.states.all_shards import AllShards, ShardPlan, shard_of
 from beam_dpcount.states.codecs import ShardCodec
 from beam_dpcount.states.wire import batches_of, origin_of_batch, pack_batch, tick_of_batch
+
+_NEAR = 64  # ticks of a backlog that a cell holds, at least: all of it is written at each tick
+_UNTIL = 0  # no tick: where a cell says up to which tick the bag holds nothing
+_TICK = struct.Struct("<q")
 
 # Aliases, because the declared defaults are Beam's markers and not of the parameters' types.
 _WindowedValue: Any = beam.DoFn.WindowedValueParam
@@ -136,9 +142,24 @@ class SelectedShard(TickShard):
         early: dict[int, list[bytes]],
         later: Any,
     ) -> tuple[Any, dict[int, bytes]]:
+        until = tick  # up to which tick all that is pending is in the cell, and not in the bag
+        if _UNTIL in pending:
+            (until,) = _TICK.unpack(pending[_UNTIL])
+        if tick > until:
+            del pending[_UNTIL]
+            for part in later.read():
+                early.setdefault(self._tick_of(part), []).append(part)
+            later.clear()
+            due += early.pop(tick, [])
         sums = self._added_up(b"".join([pending.pop(tick, b""), *due]))
-        for at, parts in early.items():
-            pending[at] = b"".join([pending.get(at, b""), *parts])
+        if _UNTIL not in pending:
+            until = tick + max(_NEAR, isqrt(len(early)))
+        for at, parts in sorted(early.items()):
+            if at <= until:
+                pending[at] = b"".join([pending.get(at, b""), *parts])
+            else:
+                later.add(b"".join(parts))
+                pending[_UNTIL] = _TICK.pack(until)
         return sums, pending
 
     def _step(

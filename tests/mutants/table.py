@@ -829,8 +829,8 @@ MUTANTS = (
         "views together",
         "what combined views remember goes with the bundle",
         f"{_DOFNS}/events.py",
-        "        cell.write(json.dumps([passed, state, waiting]).encode())\n",
-        "        cell.write(json.dumps([passed, None, waiting]).encode())\n",
+        "        cell.write(json.dumps([_FORMAT, names, passed, state, waiting]).encode())\n",
+        "        cell.write(json.dumps([_FORMAT, names, passed, None, waiting]).encode())\n",
         "tests/test_views.py::test_parts_may_arrive_in_any_order",
     ),
     Mutant(
