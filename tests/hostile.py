@@ -270,6 +270,12 @@ def after(kind: Any, path: str) -> Any:
     if kind is dp.post.LastPerTick:
         return dp.PrefixCount(BUDGET, 4, bounds=(0, 2), **options) | kind(20)
     count = ticks(path=path)
+    if kind is dp.Alarm:  # so low a level that each key has one alarm, at its first tick
+        clock = dp.Clock(10, start=0, ticks=4)
+        alike = dp.TickCount(
+            *(BUDGET, clock, dp.Sum(low=0, high=2)), keys=ABC, value=lambda x: x, **options
+        )
+        return alike | dp.Alarm(alike, -1e12, path=path)
     arguments: dict[Any, tuple[Any, ...]] = {
         dp.post.SlidingSum: (2, count.counter, path),
         dp.post.TopKPerTick: (2, ABC, path),
@@ -280,6 +286,7 @@ def after(kind: Any, path: str) -> Any:
 
 
 AFTER = {
+    "Alarm": dp.Alarm,
     "Isotonic": dp.post.Isotonic,
     "LastPerTick": dp.post.LastPerTick,
     "NonNegative": dp.post.NonNegative,

@@ -217,7 +217,7 @@ def test_events_leave_by_no_side_door_of_what_comes_after(
         events = pipeline | feed(rows)
         return {path: events | f"Count {path}" >> after(AFTER[name], path) for path in paths}
 
-    two_paths = name in ("Isotonic", "ShrinkAcrossKeys", "SlidingSum", "TopKPerTick")
+    two_paths = name in ("Alarm", "Isotonic", "ShrinkAcrossKeys", "SlidingSum", "TopKPerTick")
     paths = ("bounded", "streaming") if two_paths else ("bounded",)
     changed: list[Row] = [(key, 2 - x, micros) for key, x, micros in KEYED]
     usual, other = (
