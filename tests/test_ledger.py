@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 
+import apache_beam as beam
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -682,3 +683,29 @@ def test_all_transforms_together_keep_epsilon_and_delta(budget):
         for times in (4, 8)
     )
     assert budget.delta / 10 < spent <= budget.delta < doubled
+
+
+def test_what_an_event_has_lost_by_an_age() -> None:
+    """Of each share as its counter says; of several views at most the largest part of them."""
+    clock = dp.Clock("1m", start=0, ticks=300)
+    ledger = dp.Ledger(dp.ZCDP(0.5))
+    one = dp.TickCount(ledger.share(0.5, "one"), clock, keys=["a"], mechanism="NormalizedBLT")
+    two = dp.TickCount(ledger.rest("two"), [clock, clock.each()], keys=["a"])
+    for count in (one, two):
+        _ = beam.Pipeline() | beam.Create([("a", 1)]) | count
+    for age in (0, 5, 5000):
+        parts = [one.counter, *(part.engine.counter for part in two._parts)]
+        least = sum(counter.aged_cost(age).rho for counter in parts)
+        found = ledger.epsilon_at(1e-6, age=age)
+        assert zcdp_epsilon(least, 1e-6) * (1 - 1e-9) <= found <= ledger.epsilon_at(1e-6)
+    assert ledger.epsilon_at(1e-6, age=0) < ledger.epsilon_at(1e-6)
+    assert ledger.epsilon_at(1e-6, age=5000) == ledger.epsilon_at(1e-6)
+    for more in ({"periods": 2}, {"unit": "person"}):
+        with pytest.raises(ValueError, match="age is of one event"):
+            ledger.epsilon_at(1e-6, age=3, **more)
+    of_people = dp.Ledger(dp.ZCDP(0.5))
+    users = dp.Users(lambda x: x, 3)
+    bounded = dp.TickCount(of_people.rest(), clock, keys=["a"], users=users, value=lambda _: 1)
+    _ = beam.Pipeline() | beam.Create([("a", "p")]) | bounded
+    with pytest.raises(ValueError, match="age is for one event that changes one step"):
+        of_people.epsilon_at(1e-6, age=3)

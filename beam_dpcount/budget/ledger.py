@@ -310,6 +310,7 @@ class Ledger:
         unit: str | None = None,
         *,
         periods: int | None = None,
+        age: int | None = None,
     ) -> float:
         """The epsilon that all shares together satisfy at this delta, rounded up.
 
@@ -328,13 +329,15 @@ class Ledger:
             Default: a period's if some claimed share protects one and none an event only; a
             person's if all protect one; else an event's.
           periods: for so many periods of one person together, whichever they are. Default: one.
+          age: of the releases until so many steps of each count (its ticks, or elements) after one
+            event, of the first half of them, as for `Counter.epsilon_at`. Default: of all of them.
 
         Raises:
           ValueError: nothing holds for a person or a period, as some shares protect less; or for
             an event, as some of what is not claimed may yet protect people. Or delta is not above
             what keys take of it.
         """
-        return self.standing.epsilon_at(delta, claimed, unit, periods)
+        return self.standing.epsilon_at(delta, claimed, unit, periods, age)
 
     def delta_for_keys(self, claimed: bool = True, unit: str | None = None) -> float:
         """What showing keys that nobody listed takes of any delta, rounded up; mostly 0.

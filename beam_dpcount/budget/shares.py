@@ -56,6 +56,7 @@ class Book(Protocol):
         unit: str | None = None,
         *,
         periods: int | None = None,
+        age: int | None = None,
     ) -> float: ...
 
     def _claim(

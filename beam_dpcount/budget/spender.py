@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
@@ -96,6 +97,7 @@ class Protection:
         all events of a person are.
       asserted: whether the bound is the user's word.
       time: the columns of the time by which events lie in periods; empty: they have no name.
+      aged: the part of its rho that one event has cost so many steps after it; None: all of it.
     """
 
     person: str = ""
@@ -103,6 +105,7 @@ class Protection:
     losses: PeriodLosses | None = field(default=None, compare=False, repr=False)
     asserted: bool = False
     time: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    aged: Callable[[int], Fraction] | None = field(default=None, compare=False, repr=False)
 
     @property
     def unit(self) -> Unit | None:
@@ -145,6 +148,12 @@ class Protection:
         if isinstance(budget, PureDP):  # whatever their products
             return PureDP(float_up(reach.changes * reach.periods * Fraction(budget.epsilon)))
         return ZCDP(float_up(self.rho_of(reach) * Fraction(budget.rho)))
+
+    def aged_budget(self, budget: PureDP | ZCDP, age: int) -> PureDP | ZCDP:
+        """What one event has cost so many steps after it."""
+        if self.aged is None or isinstance(budget, PureDP):
+            return budget
+        return ZCDP(float_up(self.aged(age) * Fraction(budget.rho)))
 
     def delta_of(
         self, keys_delta: Fraction, of: Unit | AccountPeriods | str, many: int = 1

@@ -16,7 +16,9 @@ from beam_dpcount.budget.conversions import (
 )
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.budget.spender import Unit
-from beam_dpcount.checks import check_whole
+from beam_dpcount.checks import ParameterError, check_whole
+
+AGE_ALONE = 'give unit="event" or leave it out, without {periods}'
 
 # Ten times 0.1 is a hair above 1 in binary. A share that exceeds what is left by this part of
 # itself gets what is left, and when only this part of a budget is left, nothing is. What is kept
@@ -65,6 +67,7 @@ class Standing:
         rounded: Callable[[Fraction], float] = float_down,
         of: Unit | str = "",
         many: int = 1,
+        age: int | None = None,
     ) -> list[PureDP | ZCDP]:
         """The budgets of claimed shares; or of all shares, and of what is left.
 
@@ -73,19 +76,29 @@ class Standing:
           of: whose cost it is: "event" for one event of shares that protect a person; periods, for
             so many of one person; else what each share protects.
           many: how many periods.
+          age: so many steps after one event; None: of all releases.
         """
         shares = [s for s in self.shares if s.claimed_by is not None or not claimed]
         parts = [s.protects.budget_of(s.budget, of, many) if of else s.budget for s in shares]
+        if age is not None:
+            parts = [s.protects.aged_budget(b, age) for s, b in zip(shares, parts, strict=True)]
         rest = None if claimed else self._rest(rounded)
         return parts if rest is None else [*parts, rest]
 
     def epsilon_at(
-        self, delta: float | None, claimed: bool, unit: str | None, periods: int | None = None
+        self,
+        delta: float | None,
+        claimed: bool,
+        unit: str | None,
+        periods: int | None = None,
+        age: int | None = None,
     ) -> float:
         """As `Ledger.epsilon_at` says."""
+        if age is not None and (periods is not None or unit not in (None, "event")):
+            raise ParameterError("age", "is of one event, not of a person or periods", AGE_ALONE)
         of, many = self.counted_for(claimed, unit, periods)
         keys = self.for_keys(claimed, of, many)
-        epsilon = self.epsilon(self.parts(claimed, of=of, many=many), keys, delta)
+        epsilon = self.epsilon(self.parts(claimed, of=of, many=many, age=age), keys, delta)
         if epsilon is None:
             raise ValueError(
                 f"at delta = {self.usual_delta(keys) if delta is None else delta:g} no epsilon "

@@ -53,7 +53,8 @@ class CounterSpender:
         losses = None if self.losses is None else TogetherCosts((self.losses,))
         cost = change.event_cost(self.counter.mechanism)
         asserted = getattr(change, "asserted", False)
-        return Protection(change.person, cost, losses, asserted, self.time)
+        aged = getattr(self.counter, "aged_part", None)
+        return Protection(change.person, cost, losses, asserted, self.time, aged)
 
     @property
     def fingerprint(self) -> str:
@@ -81,8 +82,13 @@ class JoinedSpender:
     @property
     def protects(self) -> Protection:
         losses = tuple(part.losses for part in self.parts if part.losses is not None)
-        dearest = self._dearest.protects
+        dearest = replace(self._dearest.protects, aged=self._aged_part)
         return replace(dearest, losses=TogetherCosts(losses)) if losses else dearest
+
+    def _aged_part(self, age: int) -> Fraction:
+        """At most so much of their rho together as of that of the one with the largest part."""
+        aged = [part.protects.aged for part in self.parts]
+        return max(Fraction(1) if part is None else part(age) for part in aged)
 
     @property
     def at_clock(self) -> bool:

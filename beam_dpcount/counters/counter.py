@@ -374,6 +374,12 @@ class Counter(LatticeCounter):
     def costs(self) -> list[Cost]:
         return [self.cost_of(self.change.norms(self.mechanism, self.unit, self.dimension))]
 
+    def aged_part(self, age: int) -> Fraction:
+        """The part of the rho of all releases that they cost until an event has this age."""
+        self.aged_cost(age)  # or an error
+        _, whole = self.change.norms(self.mechanism, self.unit, self.dimension)
+        return self._aged_norms(age)[1] / whole
+
     def _aged_norms(self, age: int) -> Norms:
         """Those of the releases until an event has this age."""
         l1, l2_squared = self.change.norms(self.mechanism, self.unit, self.dimension)
