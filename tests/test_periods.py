@@ -18,6 +18,7 @@ from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
 from beam_dpcount.budget.account import AccountError
+from beam_dpcount.budget.conversions import zcdp_epsilon
 from beam_dpcount.commands import account, bounds, ticks
 from beam_dpcount.counters.people import remaining
 from beam_dpcount.counters.periods import periods_of
@@ -356,3 +357,22 @@ def test_suggested_bounds_show_how_months_fade() -> None:
     assert daily.months == (1, 1, 1)
     assert stream.months == (1, 0, 0)
     assert daily.stddev == stream.stddev
+
+
+@pytest.mark.parametrize("second", [("2026-01-31", 28, "28d"), ("2026-01-29", 28, "4d")], ids=str)
+def test_periods_that_run_past_the_last_day_are_two_changes(second: tuple[str, int, str]) -> None:
+    """The last day ends amid one of them, so that other events of it may count in its place."""
+    start, ticks, per = second
+    ledger, pipeline = dp.Ledger(dp.ZCDP(0.2)), beam.Pipeline()
+    empty = pipeline | beam.Create([]).with_output_types(tuple[str, Any])
+    days = dp.Clock("1d", start="2026-01-01", ticks=31, zone="UTC")
+    more = dp.Clock("1d", start=start, ticks=ticks, zone="UTC")
+    for share, clock, length in ((ledger.share(0.1), days, "1d"), (ledger.rest(), more, per)):
+        users = dp.Users("u", 1, per=length)
+        _ = empty | per + length >> dp.TickCount(share, clock, keys=["k"], users=users)
+    day = ledger.epsilon_at(1e-6, unit="period")
+    assert day >= zcdp_epsilon(0.1 + 2 * 0.1, 1e-6) * (1 - 1e-9)
+    ours, theirs = periods_of(days, "1d"), periods_of(more, per)
+    assert not ours.starts_in(theirs)
+    whole = dp.Clock("1d", start="2026-01-01", ticks=32, zone="UTC")
+    assert periods_of(whole, "1d").starts_in(periods_of(days, "1d"))

@@ -330,7 +330,8 @@ class Ledger:
             person's if all protect one; else an event's.
           periods: for so many periods of one person together, whichever they are. Default: one.
           age: of the releases until so many steps of each count (its ticks, or elements) after one
-            event, of the first half of them, as for `Counter.epsilon_at`. Default: of all of them.
+            event, of the first half of its horizon (of each window, where a view restarts), as for
+            `Counter.epsilon_at`. Default: of all of them.
 
         Raises:
           ValueError: nothing holds for a person or a period, as some shares protect less; or for

@@ -117,22 +117,29 @@ class Periods(InWords):
 
     def most_met(self, others: Periods) -> int:
         """How many of them one of the other periods meets, at most."""
-        if self.starts_in(others):
+        if self._begin_with(others):
             return 1
         mine, theirs = self.starts.runs, others.starts.runs
         even = len(mine) == 1 and len(theirs) == 1 and min(len(self), len(others)) > 1
         if even or len(others) > _TRIED:  # those of equal lengths, or a bound
             length, other = self._shortest_micros, others.starts.longest
-            inside = not other % length and others.starts_in(self)
+            inside = not other % length and others._begin_with(self)
             return other // length if inside else -(-other // length) + 1
         borders = [*others.starts, others.grid.closing(others.starts[-1])]
         return max(map(self.met_by, borders[:-1], borders[1:]))
 
     def starts_in(self, others: Periods) -> bool:
-        """Whether each that starts within the others' clock starts where one of them does.
+        """Whether each that starts within the others' clock starts where one of them does, and the
+        last does not end amid one of them.
 
-        Then each of the others lies within one of these.
+        Then each of the others lies within one of these, or outside of all.
         """
+        end, clock = self.grid.closing(self.starts[-1]), others.grid
+        amid = clock.start < end < clock.stop and end not in others.starts
+        return self._begin_with(others) and not amid
+
+    def _begin_with(self, others: Periods) -> bool:
+        """Whether each that starts within the others' clock starts where one of them does."""
         mine, theirs = self.starts, others.starts
         if len(mine.runs) == 1 and len(theirs.runs) == 1 and min(len(mine), len(theirs)) > 1:
             (first, step, _), (start, each, _) = mine.runs[0], theirs.runs[0]

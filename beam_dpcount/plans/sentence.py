@@ -470,8 +470,8 @@ class TickCountPlan(Plan):
           periods: with `Users(per=...)`: for so many periods of one person together, whichever they
             are. Default: one of them. Before it is applied it is known of bounded input, or with
             path="streaming" of a stream, where late events of two periods may meet in one tick.
-          age: of the releases until so many ticks after one event of the first half of the clock,
-            as for `Counter.epsilon_at`. Default: of all of them.
+          age: of the releases until so many ticks after one event, of the first half of the clock
+            (of each window, where a view restarts), as for `Counter.epsilon_at`. Default: of all.
 
         Raises:
           ValueError: no epsilon holds at this delta; or periods is of people who are not protected

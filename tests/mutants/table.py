@@ -322,6 +322,14 @@ MUTANTS = (
     ),
     Mutant(
         "a period",
+        "a period that runs past the last day of a ledger is one change of it",
+        f"{_COUNTERS}/periods.py",
+        "        return self._begin_with(others) and not amid\n",
+        "        return self._begin_with(others)\n",
+        "tests/test_periods.py::test_periods_that_run_past_the_last_day_are_two_changes",
+    ),
+    Mutant(
+        "a period",
         "a restart takes people of the window before over, uncharged",
         f"{_DOFNS}/tick_shards.py",
         "elif self._plan.fold and at > passed:",
