@@ -376,6 +376,10 @@ def counts(what=None, views=EACH, **options) -> dp.TickCount:
             "a TickCount of its own, with a share of a Ledger",
         ),
         (lambda: dp.Alarm(counts(views=[EACH, LAST]), 1), "column is needed"),
+        (
+            lambda: dp.Alarm(counts(views=[HOURS, EACH]), 1, column="count_each"),
+            "'count_each' is computed from several releases, and has no exact tail",
+        ),
         (lambda: dp.Alarm(counts(), 1, column="count"), "did you mean count_each"),
         (lambda: dp.Alarm(counts(), {"c": 1}), "not one of keys"),
         (lambda: dp.Alarm(counts(), {}), "level is empty"),
