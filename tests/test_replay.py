@@ -697,7 +697,7 @@ PINNED = {
     "TriangleCount": "dab643d9f6fa9fea",
     "KStarCount": "563ea22c6fb8bf42",
     "HighDegreeCount": "cc2b46dd38de7bb1",
-    "DegreeHistogram": "27ab83620254b09e",
+    "DegreeHistogram": "eecd9b70befd989a",
     "SpanningForestCost": "60bb74249848a103",
     "CutGraph": "4f81712796c9cac3",
 }
