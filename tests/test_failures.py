@@ -27,11 +27,11 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.kept import KeptCoder
-from beam_dpcount.dofns.pending import placed
 from beam_dpcount.dofns.ticks import SEED, CountEachTick
 from beam_dpcount.noise.entropy import Entropy, SystemEntropy
 from beam_dpcount.states import all_ticks, codecs, envelope
 from beam_dpcount.states.envelope import OTHER_FORMAT, UPGRADE, StateError
+from beam_dpcount.states.pending import placed
 from beam_dpcount.transforms import elements
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.ticks import TickNumbers

@@ -28,14 +28,14 @@ from beam_dpcount.commands.files.formats import Event, Source, value_of
 from beam_dpcount.commands.tick_table import FieldsOfRow
 from beam_dpcount.counters.clock import Clock
 from beam_dpcount.counters.people import Bound, Seen
-from beam_dpcount.dofns.tick_shards import window_from as beams_window
+from beam_dpcount.dofns.windows import window_from as beams_window
 from beam_dpcount.lanes import spill
 from beam_dpcount.lanes.contents import Contents, Numbers, Vectors, contents_of
 from beam_dpcount.lanes.people import counted_rows, firsts_of
 from beam_dpcount.lanes.totals import Totals
-from beam_dpcount.lanes.windows import window_from
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.plans.sentence import TickCountPlan
+from beam_dpcount.states.windows import window_from
 from beam_dpcount.states.wire import pack_items, pack_keyed, timed
 from beam_dpcount.statistics.numbers import Numbers as NumbersRead
 from tests import command_lines, lanes

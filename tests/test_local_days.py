@@ -17,13 +17,12 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.counters.clock import Clock, Restart, View
 from beam_dpcount.counters.grid import Runs
-from beam_dpcount.dofns.pending import placed
-from beam_dpcount.dofns.tick_shards import window_from
 from beam_dpcount.dofns.ticks import CountEachTick, has_count
-from beam_dpcount.dofns.windows import UnevenWindows, windows_of, windows_of_ticks
+from beam_dpcount.dofns.windows import UnevenWindows, window_from, windows_of, windows_of_ticks
 from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.codecs import tick_codec
 from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.pending import placed
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import TickShards
 from tests.runners import SECOND, Row, each_path, feed, run, run_stream

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import beam_dpcount as dp
 from beam_dpcount.counters.clock import LARGEST
-from beam_dpcount.dofns import pending
-from beam_dpcount.dofns.pending import NEAR, add_pending, moved, placed, take_pending, tick_of
+from beam_dpcount.states import pending
+from beam_dpcount.states.pending import NEAR, add_pending, moved, placed, take_pending, tick_of
 from beam_dpcount.states.wire import PAIR, pack_sums
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import Bag

@@ -31,13 +31,13 @@ from beam_dpcount.counters.period_costs import PeriodCosts
 from beam_dpcount.counters.periods import periods_of
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange
-from beam_dpcount.dofns.pending import placed
 from beam_dpcount.dofns.ticks import CountEachTick
 from beam_dpcount.mechanisms import BinaryTree, KAry, NormalizedBLT, SmoothBinary
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from beam_dpcount.states.all_ticks import TickPlan
+from beam_dpcount.states.pending import placed
 from benchmarks.cells import TickShards
 from tests.audit import exact as audit
 from tests.scripted import Script, ScriptedEntropy

@@ -17,10 +17,9 @@ from beam_dpcount.counters.change import TickChange
 from beam_dpcount.counters.clock import clock_of
 from beam_dpcount.counters.columns import Columns, advance
 from beam_dpcount.counters.selection import Selection
-from beam_dpcount.dofns import shards as dofns
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.noise.entropy import Draws
-from beam_dpcount.states import all_shards
+from beam_dpcount.states import all_shards, selected_shards
 from beam_dpcount.states.all_shards import shard_of
 from beam_dpcount.states.codecs import (
     OTHER_CLOCK,
@@ -322,4 +321,4 @@ def test_batches_say_nothing_of_what_they_hold_when_they_do_not_fit() -> None:
     packed = pack_batch({(HIDDEN, 3): 10**30, ("a", 3): -(10**30)})
     plan = plan_of(selection_of(EVERY[0], low=-2))
     cap = plan.cap
-    assert dofns.add_batches(packed + packed, cap) == {HIDDEN: cap, "a": -cap}
+    assert selected_shards.add_batches(packed + packed, cap) == {HIDDEN: cap, "a": -cap}

@@ -44,7 +44,6 @@ from beam_dpcount.counters.counter import TAKES_GAUSSIAN
 from beam_dpcount.counters.grid import OFF_GRID, Grid
 from beam_dpcount.dofns import ticks as tick_dofns
 from beam_dpcount.dofns.intake import RejectedElementError
-from beam_dpcount.dofns.pending import placed, tick_of
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.ticks import (
     SEED,
@@ -60,6 +59,7 @@ from beam_dpcount.states import all_ticks
 from beam_dpcount.states.all_ticks import TickPlan, shards_of
 from beam_dpcount.states.codecs import OTHER_KEYS, tick_codec
 from beam_dpcount.states.envelope import StateError
+from beam_dpcount.states.pending import placed, tick_of
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms import ticks as tick_transforms
 from beam_dpcount.transforms.inputs import BOUNDED_PATH, MERGING_WINDOWS, SEVERAL_WINDOWS

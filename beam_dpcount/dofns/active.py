@@ -35,14 +35,15 @@ from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.releases import Release
-from beam_dpcount.dofns.tick_shards import KeyShard, window_from
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.users import EVERYWHERE, Bounding, SendToShards
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.dofns.windows import window_from
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.states.all_ticks import TickPlan, name_of, shards_of
 from beam_dpcount.states.envelope import corrupt
 from beam_dpcount.states.people import Active, ActivityCodec, Mark
+from beam_dpcount.states.tick_shards import KeyShard
 from beam_dpcount.states.wire import (
     PAIR,
     parcel_of,

@@ -6,21 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from beam_dpcount.dofns.aggregates import add_all
-from beam_dpcount.dofns.pending import tick_of
 from beam_dpcount.dofns.releases import TickRelease
-from beam_dpcount.dofns.shards import CountAllShards, CountShards, SelectedShard, SumShards
-from beam_dpcount.dofns.tick_shards import TickShard
+from beam_dpcount.dofns.shards import CountAllShards, CountShards, SumShards
 from beam_dpcount.dofns.ticks import TickIntake
-from beam_dpcount.mechanisms.base import IntArray
-from beam_dpcount.states.all_shards import (
-    FRESH,
-    AggregateShardPlan,
-    AllVectorShards,
-    dense,
-)
-from beam_dpcount.states.codecs import ShardCodec
-from beam_dpcount.states.wire import batches_of, tick_of_batch
+from beam_dpcount.states.all_shards import FRESH, AggregateShardPlan, AllVectorShards
+from beam_dpcount.states.selected_shards import SelectedVectors
+from beam_dpcount.states.tick_shards import TickShard
 
 
 class SumVectorShards(SumShards):
@@ -51,32 +42,6 @@ class CountVectorShards(CountShards):
             key, step, sums[None], np.array([stddev]), int(since <= FRESH)
         )
         return TickRelease(*made)
-
-
-class SelectedVectors(SelectedShard):
-    """A shard of keys that nobody listed, with vectors."""
-
-    _plan: AggregateShardPlan
-
-    def _codec_of(self, plan: Any, digest_size: int) -> ShardCodec:
-        return ShardCodec(plan.counter, plan.said, plan.clock, digest_size, np.uint8)
-
-    def _tick_of(self, data: bytes) -> int:
-        return tick_of(tick_of_batch(data), self._plan.joint.width)
-
-    def _added_up(self, due: bytes) -> dict[str, IntArray]:
-        return add_vectors(due, self._plan.limits)
-
-
-def add_vectors(joined: bytes, limits: IntArray) -> dict[str, IntArray]:
-    """The vector of each key in joined batches, clipped; sorted by key."""
-    width = len(limits)
-    sums: dict[str, dict[int, int]] = {}
-    for keys, steps, xs in batches_of(joined):
-        found = zip(keys, (steps - 1) % width, xs.tolist(), strict=True)
-        for key, column, x in found:
-            add_all(sums.setdefault(key, {}), ((int(column), x),))
-    return {key: dense(sums[key], limits) for key in sorted(sums)}
 
 
 class CountAllVectorShards(CountAllShards):

@@ -16,9 +16,7 @@ from apache_beam.utils import windowed_value
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.parcels import ReadyTicks, TickParcels
-from beam_dpcount.dofns.pending import clipped
 from beam_dpcount.dofns.releases import TickRelease
-from beam_dpcount.dofns.tick_shards import origin_of, window_from
 from beam_dpcount.dofns.ticks import (
     CountAllTicks,
     CountEachTick,
@@ -26,9 +24,12 @@ from beam_dpcount.dofns.ticks import (
     SumTicks,
     TickIntake,
 )
+from beam_dpcount.dofns.windows import origin_of, window_from
 from beam_dpcount.reading import Function
 from beam_dpcount.states.all_vectors import AggregatePlan, vectors_of
+from beam_dpcount.states.pending import clipped
 from beam_dpcount.states.wire import (
+    add_all,
     after_key,
     epoch_of,
     items_of,
@@ -70,12 +71,6 @@ class ReadVectors(ReadTicks):
 
     def _add(self, sums: dict[int, int], rank: int, x: Any) -> None:
         add_all(sums, x, rank * self._width)
-
-
-def add_all(sums: dict[int, int], additions: Any, first: int = 0) -> None:
-    for coordinate, x in additions:
-        place = first + coordinate
-        sums[place] = sums.get(place, 0) + x
 
 
 class SumVectors(SumTicks):

@@ -12,9 +12,8 @@ from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.people import NOBODY, person_from
 from beam_dpcount.dofns.intake import Excess, Lost, has_str_key
 from beam_dpcount.dofns.rows import is_row
-from beam_dpcount.dofns.tick_shards import origin_of
 from beam_dpcount.dofns.ticks import TickIntake, check_timed
-from beam_dpcount.dofns.windows import WindowCheck
+from beam_dpcount.dofns.windows import WindowCheck, origin_of
 from beam_dpcount.reading import UNREADABLE, Function, read
 from beam_dpcount.states.wire import (
     PAIR,

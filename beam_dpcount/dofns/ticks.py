@@ -22,13 +22,14 @@ from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.total import ALL
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.intake import Intake, has_str_key, is_pair
-from beam_dpcount.dofns.pending import placed
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.rows import TO_PAIRS, TO_VALUES, RowElementError, is_row
-from beam_dpcount.dofns.tick_shards import KeyShard, TickShard, origin_of, window_from
 from beam_dpcount.dofns.versions import VersionedDoFn
+from beam_dpcount.dofns.windows import origin_of, window_from
 from beam_dpcount.errors import Error
 from beam_dpcount.states.all_ticks import TickPlan, name_of, restart_of, values_of
+from beam_dpcount.states.pending import placed
+from beam_dpcount.states.tick_shards import KeyShard, TickShard
 from beam_dpcount.states.wire import PAIR, add_up, pack_sums
 
 SEED = b""  # an event of weight 0, which makes a key known
@@ -384,7 +385,8 @@ class CountEachTick(VersionedDoFn):
         self._set(timer, tick + self._plan.ahead)
         if shard == 0:  # all shards have the same ticks
             self._horizon.passed(tick)
-        at, windows = min(micros, of_tick.window.max_timestamp().micros), (window,)
+        window = window_from(self._plan.clock, of_tick.origin)
+        at, windows = min(micros, window.max_timestamp().micros), (window,)
         for key, value in of_tick.values:
             yield _placed(self._made(key, tick, micros, value, stddev), at, windows)
 

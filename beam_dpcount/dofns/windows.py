@@ -83,6 +83,18 @@ def windows_of_ticks(clock: Grid) -> WindowFn:
     return FixedWindows(Duration(micros=clock.tick), offset)
 
 
+def origin_of(clock: Grid, window: Any) -> int:
+    """When the count of a window starts, in microseconds."""
+    return clock.start if clock.window is None else int(window.start.micros)
+
+
+def window_from(clock: Grid, origin: int) -> GlobalWindow | IntervalWindow:
+    """The window whose count starts at `origin`."""
+    if clock.window is None:
+        return GlobalWindow()
+    return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=clock.closing(origin)))
+
+
 class WindowCheck:
     """Checks that elements lie in one declared window each; else they could count in several.
 

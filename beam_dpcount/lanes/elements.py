@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from beam_dpcount.counters.people import Bound
 from beam_dpcount.lanes.people import counted_rows
-from beam_dpcount.lanes.windows import EVERYWHERE
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.states.whole_keys import WholeKey
+from beam_dpcount.states.windows import EVERYWHERE
 
 
 class Elements(NamedTuple):

@@ -13,11 +13,11 @@ from beam_dpcount.lanes.cells import BoolArray
 from beam_dpcount.lanes.contents import Contents
 from beam_dpcount.lanes.spill import MEMORY
 from beam_dpcount.lanes.ticks import Row, TickLane
-from beam_dpcount.lanes.windows import window_from
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.plans.ticks import TickNumbersPlan
 from beam_dpcount.states.all_shards import AggregateShardPlan, AllShards, AllVectorShards
 from beam_dpcount.states.all_vectors import TickRow
+from beam_dpcount.states.windows import window_from
 
 _PENDING = 1 << 20  # sums that are there before equal ones are added up
 

@@ -17,11 +17,11 @@ from beam_dpcount.lanes.contents import Contents
 from beam_dpcount.lanes.people import counted_rows, firsts_of
 from beam_dpcount.lanes.spill import MEMORY, Waiting
 from beam_dpcount.lanes.totals import Totals
-from beam_dpcount.lanes.windows import window_from
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.plans.ticks import TickNumbersPlan
 from beam_dpcount.states.all_ticks import restart_of, values_of
 from beam_dpcount.states.all_vectors import AggregatePlan, Reading, TickRow, vectors_of
+from beam_dpcount.states.windows import window_from
 
 
 class Columns(NamedTuple):

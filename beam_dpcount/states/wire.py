@@ -60,6 +60,13 @@ def _limited(x: int) -> int:
     return min(max(x, -LARGEST), LARGEST)
 
 
+def add_all(sums: dict[int, int], additions: Iterable[tuple[int, int]], first: int = 0) -> None:
+    """Adds what an event adds to a vector, whose first place this is."""
+    for coordinate, x in additions:
+        place = first + coordinate
+        sums[place] = sums.get(place, 0) + x
+
+
 # Sums of ticks of many keys, in a shuffle and pending: arrays of one length behind their own
 
 

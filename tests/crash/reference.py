@@ -18,9 +18,9 @@ from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.intake import Excess
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.shards import CountShards
-from beam_dpcount.dofns.tick_shards import window_from
 from beam_dpcount.dofns.ticks import CountEachTick
 from beam_dpcount.dofns.users import BoundArriving
+from beam_dpcount.dofns.windows import window_from
 from beam_dpcount.noise.replay import NO_ID
 from beam_dpcount.states.all_shards import shard_of
 from beam_dpcount.states.wire import PAIR, packer

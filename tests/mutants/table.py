@@ -331,7 +331,7 @@ MUTANTS = (
     Mutant(
         "a period",
         "a restart takes people of the window before over, uncharged",
-        f"{_DOFNS}/tick_shards.py",
+        f"{_STATES}/tick_shards.py",
         "elif self._plan.fold and at > passed:",
         "elif self._plan.fold:",
         "tests/test_periods_streaming.py::test_a_restart_takes_nobody_over[fold]",
@@ -923,7 +923,7 @@ MUTANTS = (
     Mutant(
         "skipped steps",
         "a tick without events is not released",
-        f"{_DOFNS}/tick_shards.py",
+        f"{_STATES}/tick_shards.py",
         "        pairs = zip(self.keys, values, strict=True)\n",
         "        both = zip(self.keys, values, x, strict=True)\n"
         "        pairs = [(key, value) for key, value, row in both if row.any()]\n",
@@ -2310,7 +2310,7 @@ MUTANTS = (
     Mutant(
         "local days",
         "an event too late for the last tick of a short window counts in the next window",
-        f"{_DOFNS}/tick_shards.py",
+        f"{_STATES}/tick_shards.py",
         "steps = clock.steps_of(clock.origin_after(passed))",
         "steps = clock.steps",
         "tests/test_local_days.py::test_no_event_of_a_short_window_counts_in_the_next",

@@ -10,28 +10,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from apache_beam.transforms.window import GlobalWindow, IntervalWindow
-from apache_beam.utils.timestamp import Timestamp
 
-from beam_dpcount.counters.grid import Grid
-from beam_dpcount.dofns.pending import add_pending, moved, take_pending, tick_of
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.noise.entropy import Draws
 from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.codecs import PASSED, tick_codec
+from beam_dpcount.states.pending import add_pending, moved, take_pending, tick_of
+from beam_dpcount.states.windows import window_from
 from beam_dpcount.states.wire import PAIR
-
-
-def origin_of(clock: Grid, window: Any) -> int:
-    """When the count of a window starts, in microseconds."""
-    return clock.start if clock.window is None else window.start.micros
-
-
-def window_from(clock: Grid, origin: int) -> Any:
-    """The window whose count starts at `origin`."""
-    if clock.window is None:
-        return GlobalWindow()
-    return IntervalWindow(Timestamp(micros=origin), Timestamp(micros=clock.closing(origin)))
 
 
 class TickOfShard(NamedTuple):
@@ -41,7 +27,7 @@ class TickOfShard(NamedTuple):
       data: its cell from then on.
       number: of the tick, over all counts.
       micros: when it ends.
-      window: of the count.
+      origin: when the count of its window starts, in microseconds.
       values: (key, value) pairs.
       stddev: of the values.
     """
@@ -49,7 +35,7 @@ class TickOfShard(NamedTuple):
     data: bytes
     number: int
     micros: int
-    window: Any
+    origin: int
     values: Iterable[tuple[str, Any]]
     stddev: float
 
@@ -103,7 +89,7 @@ class TickShard(ABC):
         x, pending = self._take(pending, tick, due, early, later)
         states, values, stddev = self._step(states, window, step, x)
         packed = self._packed(states, self._front(passed), pending)
-        return TickOfShard(packed, tick, clock.end(origin, step), window, values, stddev)
+        return TickOfShard(packed, tick, clock.end(origin, step), origin, values, stddev)
 
     def _by_tick(
         self, arrived: Iterable[bytes], passed: int, tick: int
