@@ -1,6 +1,6 @@
 """One stream on a Flink cluster, and its lives: stopped or killed, and resumed.
 
-Three counts of the same events run side by side. Each release is shown at once, before any
+Four counts of the same events run side by side. Each release is shown at once, before any
 checkpoint that covers it; all of all lives must be those of a run without interruption under the
 same secret, to the last bit.
 """
@@ -67,7 +67,20 @@ def selected() -> Any:
     return "Count selected" >> TickNumbers(budget, TICK, 0, horizon=TICKS, keys=keys, **options())
 
 
-COUNTS: Counts = {"elements": counted, "ticks": ticked, "selected": selected}
+def of_people() -> Any:
+    """A release of each key at every tick, of which people have a few events in a few keys."""
+    # All events of a person are in one file, and in more keys than count.
+    users = dp.Users(lambda pair: str(pair[1] % 14), events=9, keys=2, per_key=5)
+    clock: dict[str, Any] = {"horizon": TICKS, "keys": [*KEYS], "users": users, **options()}
+    return "Count people" >> TickNumbers(dp.ZCDP(0.5), TICK, 0, **clock)
+
+
+COUNTS: Counts = {
+    "elements": counted,
+    "ticks": ticked,
+    "selected": selected,
+    "people": of_people,
+}
 
 
 @cache
@@ -139,13 +152,13 @@ class Lives:
         running: Any = pipeline.run()
         return running
 
-    def finish(self, workers: Workers, savepoint: str = "") -> None:
+    def finish(self, workers: Workers, savepoint: str = "", parallelism: int = FILES) -> None:
         """Its last life, to the end.
 
         Raises:
           RuntimeError: it failed.
         """
-        self.wait_for(self.start(workers, savepoint, fast=EVENTS))
+        self.wait_for(self.start(workers, savepoint, parallelism, fast=EVENTS))
 
     def wait_for(self, running: Running) -> None:
         """Wait for the end of a life.

@@ -16,6 +16,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.dofns import versions
+from beam_dpcount.states import all_ticks
 from beam_dpcount.states.codecs import OTHER_KEYS
 from benchmarks.judge import judge
 from tests.engines.conftest import SECRET, VARIABLE
@@ -27,6 +28,7 @@ from tests.engines.lives import (
     TICKS,
     Lives,
     lines_read,
+    of_people,
     ticked,
     uninterrupted,
 )
@@ -60,6 +62,11 @@ def open_either(self, data):
 envelope.Envelope.open = open_either
 """
 )
+FEW_KEYS_A_SHARD = """
+from beam_dpcount.states import all_ticks
+
+all_ticks.PER_SHARD = 2
+"""
 
 
 @contextmanager
@@ -81,7 +88,7 @@ def check(lives: Lives) -> None:
 def test_the_uninterrupted_run_has_what_there_is_to_lose() -> None:
     whole = uninterrupted()
     assert len(whole["elements"]) == EVENTS
-    assert len(whole["ticks"]) == len(KEYS) * TICKS
+    assert len(whole["ticks"]) == len(whole["people"]) == len(KEYS) * TICKS
     # Keys are shown from some tick in the middle on, one after the other.
     first = dict.fromkeys(KEYS, 0)
     for (key, step), _ in reversed(whole["selected"]):
@@ -147,12 +154,25 @@ def test_a_clock_resumed_with_another_list_of_keys_is_refused(
     assert judge(lives.seen("ticks"), uninterrupted()["ticks"]).faults == []
 
 
-def test_a_rescale(workers: Workers, tmp_path: Path) -> None:
-    """From two subtasks to four, on two TaskManagers, and back."""
-    with Cluster(tmp_path / "flink", slots=2, restarts=1) as cluster:
+@pytest.mark.parametrize("scales", [(2, 4, 2)], ids=["two and four"])
+def test_a_rescale(
+    scales: tuple[int, int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From some subtasks to twice as many, on two TaskManagers, and back.
+
+    Listed keys, selected ones and people are each in several shards, which move.
+    """
+    monkeypatch.setattr(all_ticks, "PER_SHARD", 2)
+    assert all_ticks.shards_of(len(KEYS), 1) == 4
+    assert of_people().transform.users.shards == 64
+    *before, last = scales
+    with (
+        workers_of(FEW_KEYS_A_SHARD, tmp_path / "workers") as workers,
+        Cluster(tmp_path / "flink", slots=2, restarts=1) as cluster,
+    ):
         cluster.add_task_manager()
         lives, savepoint = Lives(cluster, tmp_path / "lives"), ""
-        for parallelism in (2, 4):
+        for parallelism in before:
             running = lives.start(workers, savepoint, parallelism)
             lives.more(45)
             tasks = cluster.get(f"/jobs/{running.job_id()}")["vertices"]
@@ -160,7 +180,7 @@ def test_a_rescale(workers: Workers, tmp_path: Path) -> None:
             lives.more(45)
             savepoint = lives.stop(running)
         assert len(lives.seen("elements")) < EVENTS
-        lives.finish(workers, savepoint)
+        lives.finish(workers, savepoint, last)
     check(lives)
 
 
@@ -182,7 +202,7 @@ def test_a_drain_ends_every_clock(cluster: Cluster, workers: Workers, tmp_path: 
     lives.finish(workers, savepoint)
     verdict = judge(lives.seen("elements"), uninterrupted()["elements"])
     assert (verdict.faults, verdict.repeated) == ([], 0)
-    for name in ("ticks", "selected"):
+    for name in ("ticks", "selected", "people"):
         assert lives.seen(name) == drained[name]
         verdict = judge(lives.seen(name), uninterrupted()[name])
         assert verdict.differing > 0
