@@ -123,7 +123,7 @@ stray | stray
 ~--horizon --horizn 3 | --horizon
 --horizon 0 | --horizon must
 --mechanism SmoothBinary ~--delta | Gaussian | BridgedKAry or SmoothLaplace | --delta 1e-6
---timestamp who | row 1 | column 'who' | not a number | --timestamp-format
+--timestamp who | row 1 | column 'who' | another format: expected seconds since 1970, or ISO 8601 | --timestamp-format
 --timestamp-format iso | row 1 | column 'time' | iso | --timestamp-format
 --plot o.png --plot-keys a ~--key | --key
 

@@ -415,7 +415,7 @@ def test_check_takes_rows() -> None:
     rows = [Wild(), Wild(amount=3), Wild(amount="x"), Wild(amount=70), Wild(None), Wild(at="noon")]
     found = dp.check(count, [*rows, Row(page="a", amount=1, at=5)])
     assert found.rows == 7
-    no_time = "timestamp, field 'at': the timestamp has another format: expected ISO 8601"
+    no_time = "timestamp, field 'at': the timestamp has another format: expected seconds "
     problems = {reason[: len(no_time)]: n for reason, n in found.problems.items()}
     no_key = "key, field 'page': it is null, or neither text that UTF-8 can hold nor a whole number"
     assert problems == {

@@ -243,9 +243,9 @@ TYPED: dict[str, pa.Array] = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("format", ["unix", "unix-ms", "iso"])
+@pytest.mark.parametrize("format", [None, "unix", "unix-ms", "iso"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris"])
-def test_every_type_of_parquet_is_read_alike(format: str, zone: str, tmp_path: Path) -> None:
+def test_every_type_of_parquet_is_read_alike(format: str | None, zone: str, tmp_path: Path) -> None:
     """In every role, also where a few cells of a long column are odd."""
     path, texts = tmp_path / "in.parquet", pa.array(["a", "b", "a", "b", "a"])
     plain = {"time": pa.array([110, 111, 112, 113, 114]), "page": texts, "user": texts, "ms": texts}

@@ -110,11 +110,13 @@ def test_times_outside_the_clock_and_no_times(log: Path) -> None:
     assert "outside the clock: 0 rows before --start, 1 at or after its end" in said
     log.write_text(f"{log.read_text()}ERROR,buy,ann,1,yesterday\n")
     said = look("ticks", log, "--keys", "ERROR", "WARN", "INFO", wrong=True)
-    reason = "column 'at': the timestamp is not a number"
+    reason = "column 'at': the timestamp has another format"
     assert f"LOOKS WRONG: 1 row cannot be read and counts nothing: {reason}" in said
     assert "yesterday" not in said
     said = look("count", log, "--timestamp", "at", wrong=True)
-    assert "1 time cannot be read, and the first stops a run: the timestamp is not a number" in said
+    assert (
+        "1 time cannot be read, and the first stops a run: the timestamp has another format" in said
+    )
 
 
 def test_rows_of_ticks_that_have_not_ended(log: Path) -> None:

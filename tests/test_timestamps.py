@@ -57,6 +57,11 @@ def micros(moment: dt.datetime) -> int:
         ("iso", "2005-06-03T15:42:50z", 1117813370_000000),
         ("iso", "2005-06-03T15:42:50-07:00", 1117838570_000000),
         ("iso", "2005-06-03", 1117756800_000000),
+        (None, "1117838570.1", 1117838570_100000),
+        (None, "-1", -1_000000),
+        (None, 1117838570, 1117838570_000000),
+        (None, "2005-06-03T15:42:50-07:00", 1117838570_000000),
+        (None, "2005-06-03 15:42:50", 1117813370_000000),
         (CLOCK, "20171223-22:15:29:606", 1514067329_606000),
         (CLOCK, "20171223-22:15:29:11", 1514067329_011000),
         (CLOCK, "20171223-22:15:29:1", 1514067329_001000),
@@ -70,7 +75,7 @@ def micros(moment: dt.datetime) -> int:
         ("%Y-%j", "2005-154", 1117756800_000000),
     ],
 )
-def test_reads(format: str, value: object, expected: int) -> None:
+def test_reads(format: str | None, value: object, expected: int) -> None:
     parse = parser(format, "UTC")
     assert parse(value) == expected
     assert type(parse(value)) is int

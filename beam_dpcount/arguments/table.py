@@ -88,12 +88,12 @@ ROWS = parsed(
         the rows' times; or two, DATE TIME, read as one text with a blank between
     timestamp: times, fields
         the {column} of the event time. Default: the time that rows have already
-    timestamp_format FORMAT: text, files, default=unix
-        unix (seconds; default), unix-ms, iso, or a strptime format, in which %L is milliseconds
-        without padding
+    timestamp_format FORMAT: text, files
+        unix (seconds), unix-ms, iso, or a strptime format, in which %L is milliseconds without
+        padding; default: numbers are seconds, other texts ISO 8601
     timestamp_format: text, fields
         unix (seconds), unix-ms, iso, or a strptime format, in which %L is milliseconds without
-        padding. Default: texts are ISO 8601, numbers are seconds
+        padding. Default: numbers are seconds, other texts ISO 8601
     timezone NAME: text, files, default=UTC, more
         of times without an offset (default UTC)
     timezone: text, fields, default=UTC

@@ -18,6 +18,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # milliseconds read as seconds.
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
+_ISO = "ISO 8601 such as 2024-01-31T23:59:59Z"
 _EXACT = Context(prec=2 * LONGEST_TEXT, rounding=ROUND_FLOOR)  # exact for LONGEST_TEXT characters
 
 # What strptime accepts for its numeric directives; %L is ours.
@@ -33,27 +34,30 @@ _DIGITS = {
 }
 
 
-def parser(format: str, timezone: str) -> Callable[[object], int]:
+def parser(format: str | None, timezone: str) -> Callable[[object], int]:
     """A picklable function from one value to microseconds since the epoch, UTC; or a ValueError.
 
-    It takes text in the format, datetimes and dates with any format, and numbers with ``unix`` and
-    ``unix-ms``. For anything else, and outside the years 1 to 9999, it raises a ValueError that
-    never shows the value.
+    It takes text in the format, datetimes and dates with any format, and numbers with ``unix``,
+    ``unix-ms`` and without a format. For anything else, and outside the years 1 to 9999, it raises
+    a ValueError that never shows the value.
 
     Args:
-      format: ``unix`` (seconds) or ``unix-ms`` (milliseconds), whole or decimal, rounded down to
-        microseconds; ``iso`` (ISO 8601); or a strptime format, where ``%L`` stands for milliseconds
+      format: None: numbers, also as text, are seconds, and other text is ISO 8601. Or ``unix``
+        (seconds) or ``unix-ms`` (milliseconds), whole or decimal, rounded down to microseconds;
+        ``iso`` (ISO 8601); or a strptime format, where ``%L`` stands for milliseconds
         without padding (``:11`` is 11 ms, which ``%f`` reads as 110 ms). A missing year is 1900.
       timezone: of times without an offset, such as ``UTC`` or ``Europe/Paris``. Where clocks repeat
         an hour, its first run is meant.
     """
     zone = zone_of(timezone, "--timezone")
+    if format is None:
+        return _SecondsOrIso(f"seconds since 1970, or {_ISO}", zone, digits=6)
     if format == "unix":
         return _Unix("seconds since 1970, format 'unix'", zone, digits=6)
     if format == "unix-ms":
         return _Unix("milliseconds since 1970, format 'unix-ms'", zone, digits=3)
     if format == "iso":
-        return _Iso("ISO 8601 such as 2024-01-31T23:59:59Z, format 'iso'", zone)
+        return _Iso(f"{_ISO}, format 'iso'", zone)
     return _Strptime(format, zone)
 
 
@@ -128,6 +132,12 @@ class _Iso(_Parser):
         except ValueError:
             raise self._error("the timestamp has another format") from None
         return self._micros(moment)
+
+
+class _SecondsOrIso(_Unix, _Iso):
+    def _text(self, text: str) -> int:
+        kind = _Unix if NUMBER.fullmatch(text) else _Iso
+        return kind._text(self, text)
 
 
 def _from_iso(text: str) -> dt.datetime:

@@ -291,7 +291,7 @@ def _open_ticks(rows: _Rows, until: str, found: Found) -> None:
 
 def _unit(task: Task, numbers: Sequence[float], first: int, last: int, raw: bool = False) -> str:
     """A guess at the unit of times that were read in another; empty where none fits."""
-    given = task.options.timestamp_format
+    given = task.options.timestamp_format or "unix"
     read = {"unix": "seconds", "unix-ms": "milliseconds"}.get(given)
     if read is None:
         return ""

@@ -388,8 +388,10 @@ class Sentence(TickTask):
         """What is said of rows' times, the clock and how many releases there are."""
         options = self.options
         zone = f"{options.zone} (--zone)" if options.zone else f"{options.timezone} (--timezone)"
-        fit = f"--timestamp-format {options.timestamp_format}"
-        lines = [f"note: rows whose times do not fit {fit} count nothing (--check says how many)"]
+        unlike = "are neither seconds since 1970 nor ISO 8601"
+        if options.timestamp_format is not None:
+            unlike = f"do not fit --timestamp-format {options.timestamp_format}"
+        lines = [f"note: rows whose times {unlike} count nothing (--check says how many)"]
         given = [options.start, options.stop, options.until]
         if any(isinstance(text, str) and text and times.lacks_offset(text) for text in given):
             lines.append(f"note: times without an offset are taken as {zone}")

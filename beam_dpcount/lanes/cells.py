@@ -23,7 +23,7 @@ BoolArray = npt.NDArray[np.bool_]
 _DIGITS = 15  # of a whole number that is read at once
 _NUMBER = rf"^-?[0-9]{{1,{_DIGITS}}}(\.[0-9]{{1,{_DIGITS}}})?$"
 _UNITS = {"s": 10**6, "ms": 1000, "us": 1}  # in microseconds
-_SCALES = {"unix": 10**6, "unix-ms": 1000, "frame": 10**6}
+_SCALES = {None: 10**6, "unix": 10**6, "unix-ms": 1000}
 _NO_TIME = FIRST - 1
 
 
@@ -116,13 +116,13 @@ class Times:
     Args:
       parse: reads one, as microseconds since the epoch; a ValueError or TypeError if it is none.
       format: "iso" if texts are RFC 3339 or else for `parse`; "unix" or "unix-ms" if whole numbers
-        and texts of them are seconds or milliseconds; "frame" if texts are RFC 3339 and whole
-        numbers seconds.
+        and texts of them are seconds or milliseconds; None if these are seconds, and other texts
+        RFC 3339.
       in_utc: whether times without an offset are UTC; else they are for `parse`.
     """
 
     parse: Callable[[object], int]
-    format: str
+    format: str | None
     in_utc: bool
 
     def micros(self, array: pa.Array | list[object]) -> tuple[IntArray, BoolArray]:
@@ -157,10 +157,11 @@ class Times:
             return none
         data, starts, lengths = _bytes_of(array)
         lengths = np.where(_bools(array.is_valid()), lengths, 0)
-        if self.format in ("iso", "frame"):
-            return _iso_times(data, starts, lengths, self.in_utc, found)
+        times = none
+        if self.format in (None, "iso"):
+            times = _iso_times(data, starts, lengths, self.in_utc, found)
         if not scale:
-            return none
+            return times
         other = np.concatenate([[0], np.cumsum(data - 48 > 9, dtype=np.int64)])
         plain: BoolArray = other[starts + lengths] == other[starts]
         plain &= (lengths > 0) & (lengths <= _DIGITS)
@@ -168,7 +169,7 @@ class Times:
         some = found[rows]
         plain[rows] = _scaled(array.take(pa.array(rows)).cast(pa.int64()), scale, some)
         found[rows] = some
-        return plain
+        return plain | times
 
 
 def _scaled(array: pa.Array, scale: int, found: IntArray) -> BoolArray:

@@ -148,8 +148,7 @@ class TimeOf:
             raise TypeError(f"timestamp_format must be text, got {format!r}: give e.g. iso or unix")
         if not isinstance(timezone, str):
             raise TypeError(f"timezone must be text, got {timezone!r}: give e.g. Europe/Paris")
-        self._parse = times.parser(format or "iso", timezone)
-        self._numbers = self._parse if format else times.parser("unix", timezone)
+        self._parse = times.parser(format, timezone)
 
     def __call__(self, value: Any) -> int:
         micros = self._micros(value)
@@ -164,7 +163,7 @@ class TimeOf:
             return self._parse(value)
         if isinstance(value, int) and not -_WORD <= value < _WORD:
             return value  # no text is made of thousands of digits
-        return self._numbers(value.item() if isinstance(value, np.generic) else value)
+        return self._parse(value.item() if isinstance(value, np.generic) else value)
 
 
 class ReadRow(VersionedDoFn):

@@ -14,6 +14,7 @@ import pyarrow as pa
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows, WindowFn
 
+from beam_dpcount.arguments import timestamps
 from beam_dpcount.budget.ledger import claim
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError
@@ -41,6 +42,7 @@ from beam_dpcount.states.all_vectors import Reading
 from beam_dpcount.statistics.metrics import Rate
 from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.statistics.metrics.joint import Joint
+from beam_dpcount.times import is_number
 from beam_dpcount.transforms.active import ActivePeople
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
@@ -332,7 +334,7 @@ class TickCount(TickCountPlan, Described):
             time=_column("time", self.time if time is None else time),
             user=None if self.users is None else _column("users", self.users.by),
             fields=[*fields],
-            times=Times(MicrosOf(_itself, zone), "frame", zone == "UTC"),
+            times=Times(MicrosOf(_itself, zone), None, zone == "UTC"),
         )
 
     @property
@@ -405,6 +407,7 @@ class TickCount(TickCountPlan, Described):
         return rows
 
 
+_SECONDS = timestamps.parser("unix", "UTC")
 _AGAIN = (
     "has released once, and a second release costs the budget again",
     "make the count with a share of a Ledger for each, or with entropy=ReplayableEntropy(...)",
@@ -444,6 +447,8 @@ class MicrosOf:
 
     def __call__(self, event: object) -> int:
         given = self.take(event)
+        if isinstance(given, str) and is_number(given):
+            return _SECONDS(given)
         if self.zone is not None and isinstance(given, str | dt.datetime):
             local = datetime_of(given, "time") if isinstance(given, str) else given
             if local.utcoffset() is None:

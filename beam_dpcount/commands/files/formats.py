@@ -148,7 +148,7 @@ class Source:
     columns: tuple[str, ...]
     measure: Callable[..., object]
     timestamp: str | tuple[str, str] | None = None
-    timestamp_format: str = "unix"
+    timestamp_format: str | None = None
     timezone: str = "UTC"
     format: str | None = None
     delimiter: str = ","
