@@ -141,9 +141,9 @@ class Hierarchy:
     def sums(self, leaves: IntArray, at: int) -> IntArray:
         """The whole numbers of a level, given those of the leaves, shape (ticks, leaves)."""
         for parents, size in zip(self.parents[at:][::-1], self.sizes[at:-1][::-1], strict=True):
-            above = np.zeros((len(leaves), size), dtype=np.int64)
-            np.add.at(above, (slice(None), parents), leaves)
-            leaves = above
+            above: IntArray = np.zeros((size, len(leaves)), dtype=np.int64)
+            np.add.at(above, parents, leaves.T)
+            leaves = above.T
         return leaves
 
     def all_sums(self, leaves: IntArray) -> IntArray:
@@ -201,7 +201,9 @@ class Consistent:
             if at == tree.depth - 1:
                 known.append(np.full(tree.sizes[at], 1 / precision))
                 continue
-            below = np.bincount(tree.parents[at], known[-1], tree.sizes[at])
+            below: FloatArray = np.asarray(
+                np.bincount(tree.parents[at], known[-1], tree.sizes[at]), dtype=np.float64
+            )
             sums.append(below)
             known.append(1 / (precision + 1 / below))
         return known[::-1], sums[::-1]
@@ -235,11 +237,11 @@ class Consistent:
             part = known[at] * float(self.weights[at]) ** 2
             up.append(part * own[at] + (1 - part) * below[-1])
         up, below = up[::-1], below[::-1]
-        best = up[0]
+        best: FloatArray = up[0]
         for at, parents in enumerate(tree.parents):
             part = known[at + 1] / sums[at][parents]
             best = up[at + 1] + part * (best - below[at])[:, parents]
-        return best
+        return np.asarray(best, dtype=np.float64)
 
     def digits(self, variance: float) -> int:
         """To how many decimals leaves are rounded, so that it is not seen in any sum.
@@ -268,7 +270,8 @@ def _added(numbers: FloatArray, parents: IntArray, size: int) -> FloatArray:
     """Sums over the children of each node, shape (ticks, size), one addition after the other."""
     ticks = len(numbers)
     places = (np.arange(ticks)[:, None] * size + parents).ravel()
-    return np.bincount(places, numbers.ravel(), ticks * size).reshape(ticks, size)
+    sums = np.bincount(places, numbers.ravel(), ticks * size)
+    return np.asarray(sums.reshape(ticks, size), dtype=np.float64)
 
 
 def _weights(shares: Sequence[float], norms: Sequence[float]) -> tuple[int, ...]:

@@ -35,8 +35,9 @@ class _Levels:
 
     def of_one(self, unit: float) -> int:
         """The most that one event counts, on the lattice."""
-        low, high = self.lattice_bounds(unit)  # type: ignore[attr-defined]
-        return max(abs(low), abs(high))
+        change: Any = self
+        low, high = change.lattice_bounds(unit)
+        return max(abs(int(low)), abs(int(high)))
 
     def _extent(self) -> str:
         return f"{super()._extent()}, at {len(self.weights)} levels"  # type: ignore[misc]
