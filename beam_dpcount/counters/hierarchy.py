@@ -241,7 +241,7 @@ class Consistent:
         for at, parents in enumerate(tree.parents):
             part = known[at + 1] / sums[at][parents]
             best = up[at + 1] + part * (best - below[at])[:, parents]
-        return np.asarray(best, dtype=np.float64)
+        return best
 
     def digits(self, variance: float) -> int:
         """To how many decimals leaves are rounded, so that it is not seen in any sum.
@@ -258,7 +258,8 @@ class Consistent:
         """Those of all nodes' released numbers, the rounding of leaves included; shape (nodes,)."""
         rounding = 10.0 ** (-2 * digits) / 12
         pairs = zip(self.variances, self.tree.beneath, strict=True)
-        return np.sqrt(np.concatenate([variance * own + rounding * many for own, many in pairs]))
+        squares = np.concatenate([variance * own + rounding * many for own, many in pairs])
+        return np.asarray(np.sqrt(squares), dtype=np.float64)
 
     def release(self, noisy: FloatArray, digits: int) -> IntArray:
         """What is released of all nodes, in units of the last digit; shape (ticks, nodes)."""
