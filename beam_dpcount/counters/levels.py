@@ -39,9 +39,6 @@ class _Levels:
         low, high = change.lattice_bounds(unit)
         return max(abs(int(low)), abs(int(high)))
 
-    def _extent(self) -> str:
-        return f"{super()._extent()}, at {len(self.weights)} levels"  # type: ignore[misc]
-
 
 @dataclass(frozen=True)
 class LevelsChange(_Levels, TickChange):
@@ -70,6 +67,9 @@ class LevelsChange(_Levels, TickChange):
         most = self.largest(unit)
         fine = mechanism.resolution(self.magnitude(unit), most)
         return spread_norms(mechanism, reach, fine, most)
+
+    def _extent(self) -> str:
+        return f"{super()._extent()}, at {len(self.weights)} levels"
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,9 @@ class LevelsUserChange(_Levels, UserChange):
             squared += weight * weight * one.l2_squared
             touched += one.touched * (weight > 0)
         return Spread(l1, squared, touched)
+
+    def _extent(self) -> str:
+        return f"{super()._extent()}, at {len(self.weights)} levels"
 
 
 def bounds_of(tree: Hierarchy, change: UserChange, windows: int = 1) -> tuple[tuple[int, int], ...]:
