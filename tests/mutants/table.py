@@ -842,6 +842,49 @@ MUTANTS = (
         "tests/test_views.py::test_parts_may_arrive_in_any_order",
     ),
     Mutant(
+        "rollups",
+        "the root is calibrated to the norm of the leaves",
+        f"{_COUNTERS}/levels.py",
+        "    return [replace(plain, keys=keys, per_key=each) for keys, each in bounds]\n",
+        "    return [replace(plain, keys=bounds[-1][0], per_key=bounds[-1][1]) for _ in bounds]\n",
+        "tests/test_rollups.py::test_the_root_is_calibrated_to_its_own_allocation",
+    ),
+    Mutant(
+        "rollups",
+        "one event changes the leaves alone",
+        f"{_COUNTERS}/levels.py",
+        "        squared = sum(weight * weight for weight in self.weights)\n        column",
+        "        squared = self.weights[-1] ** 2\n        column",
+        "tests/test_rollups.py::test_no_event_changes_more",
+    ),
+    Mutant(
+        "rollups",
+        "nodes of one level are weighed alike, however many children they have",
+        f"{_COUNTERS}/hierarchy.py",
+        "            part = known[at + 1] / sums[at][parents]\n            best",
+        "            part = known[at + 1] / sums[at].max()\n            best",
+        "tests/test_rollups.py::test_it_is_least_squares",
+    ),
+    Mutant(
+        "rollups",
+        "weights of least squares are from the data",
+        f"{_COUNTERS}/hierarchy.py",
+        "            part = known[at] * float(self.weights[at]) ** 2\n",
+        "            part = 1 / (1 + np.square(own[at] - below[-1]))\n",
+        "tests/test_rollups.py::test_it_is_least_squares",
+    ),
+    Mutant(
+        "rollups",
+        "parents are rounded by themselves",
+        f"{_COUNTERS}/hierarchy.py",
+        "        return self.tree.all_sums(whole)\n",
+        "        sums = self.tree.all_sums(whole)\n"
+        "        sums[:, 0] = np.rint(self.leaves(noisy).sum(axis=1) * 10.0**digits)\n"
+        "        return sums\n",
+        "tests/test_rollups.py::"
+        "test_parents_are_the_sums_of_their_children_and_a_tick_is_computed_alone",
+    ),
+    Mutant(
         "caps",
         "the sum of a tick has no cap in a shard",
         f"{_DOFNS}/shards.py",
