@@ -218,7 +218,7 @@ def test_the_size_and_the_notes_come_before_the_run(events: Path) -> None:
         == "warning: keys are not checked against the data (--check does): check their spelling"
     )
     assert counted.startswith("note: of rows within the clock: count; up to ")
-    times = "rows whose times do not fit --timestamp-format unix"
+    times = "rows whose times are neither seconds since 1970 nor ISO 8601"
     assert others == f"note: {times} count nothing (--check says how many)"
     assert size == "3 keys x 3 ticks = 9 releases"
     for several in ("ann,ben", "ann;ben", "ann, ben"):

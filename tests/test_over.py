@@ -153,6 +153,8 @@ def test_every_kind_of_table_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         pa.RecordBatchReader.from_batches(plain.schema, plain.to_batches(7)),
         frame.assign(page=frame["page"].astype("category")),
         timed,
+        frame.assign(ts=frame["ts"].astype(str)),  # seconds as text
+        frame.assign(ts=timed["ts"].dt.strftime("%Y-%m-%dT%H:%M:%SZ")),
     ]
     found = [count("people", entropy=replayable()).over(t, key="page", time="ts") for t in kinds]
     assert all(each.equals(found[0]) for each in found)

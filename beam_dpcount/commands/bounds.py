@@ -26,7 +26,7 @@ from beam_dpcount.commands.files import formats
 EXAMPLE = r"""
 beam-dpcount bounds --input out/demo/events.csv --key page \
   --keys /home /cart /deals --user session --timestamp timestamp \
-  --timestamp-format iso --tick 1h --start 2026-01-15T00:00:00Z \
+  --tick 1h --start 2026-01-15T00:00:00Z \
   --stop 2026-01-16T00:00:00Z --epsilon 1 --delta 1e-6
 """
 

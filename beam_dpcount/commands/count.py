@@ -31,7 +31,7 @@ class Count(Task):
     name, known = "count", "and the number, order and times of their rows."
     example = r"""
     beam-dpcount count --input out/demo/events.csv --key page \
-      --where action=purchase --timestamp timestamp --timestamp-format iso \
+      --where action=purchase --timestamp timestamp \
       --horizon 20000 --epsilon 1 --delta 1e-6 --output out/counts.csv
     """
 

@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         reason = error.strerror or "not possible"
         raise InputError(f"cannot write to --directory {directory!r}: {reason}") from None
     words = ["--input", log, "--key", "page", "--keys", "/home", "/cart", "/deals"]
-    words += ["--timestamp", "timestamp", "--timestamp-format", "iso"]
-    words += ["--tick", "1h", "--start", "2026-01-15T00:00:00Z", "--horizon", "24"]
+    words += ["--timestamp", "timestamp", "--tick", "1h"]
+    words += ["--start", "2026-01-15T00:00:00Z", "--horizon", "24"]
     words += ["--metric", "people", "--user", "session", "--per-user", "3"]
     words += ["--epsilon", "1", "--delta", "1e-6"]
     words += ["--output", out, "--report", report, "--overwrite"]

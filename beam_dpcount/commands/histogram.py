@@ -38,7 +38,7 @@ class Histogram(Task):
     known = "the domain, and the number, order and times of the rows."
     example = r"""
     beam-dpcount histogram --input out/demo/events.csv --item action \
-      --domain view purchase --timestamp timestamp --timestamp-format iso \
+      --domain view purchase --timestamp timestamp \
       --horizon 50000 --epsilon 1 --delta 1e-6 --output out/actions.parquet
     """
 

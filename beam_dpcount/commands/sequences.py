@@ -51,7 +51,7 @@ class Sequences(Task):
     example = r"""
     beam-dpcount sequences --input out/demo/events.csv --key page \
       --letter action --domain view purchase --max-length 2 \
-      --timestamp timestamp --timestamp-format iso --horizon 20000 \
+      --timestamp timestamp --horizon 20000 \
       --epsilon 1 --delta 1e-6 --output out/words.csv
     """
 

@@ -28,7 +28,7 @@ class Ticks(TickTask):
 
     example = r"""
     beam-dpcount ticks --input out/demo/events.csv --key page \
-      --keys /home /cart /deals --timestamp timestamp --timestamp-format iso \
+      --keys /home /cart /deals --timestamp timestamp \
       --tick 1h --start 2026-01-15T00:00:00Z --stop 2026-01-16T00:00:00Z \
       --epsilon 1 --delta 1e-6 --output out/ticks.csv
     """

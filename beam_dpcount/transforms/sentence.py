@@ -114,8 +114,8 @@ class TickCount(TickCountPlan, Described):
         noise grows with its square root (Gaussian), or with it (Laplace). With `users` each key of
         an event is an event of its person. Default: an event has one key.
       time: on bounded input, the name of the field that holds the time, or a function of the event:
-        as `start` of the clock. An event in which it is missing or not a time does not count.
-        Default: elements carry their event time.
+        as `start` of the clock; text that is a number is seconds. An event in which it is missing
+        or not a time does not count. Default: elements carry their event time.
       path: "bounded", "streaming" or "auto", as the input is.
       entropy: where the noise comes from; default the operating system.
       allow_runner: as for PrefixCount.

@@ -28,6 +28,8 @@ RARELY = (
     "--finish_bundle_before_checkpointing",
     "--retain_externalized_checkpoints_on_cancellation",
 )
+# Under another secret people are refused by name, as they would be placed elsewhere.
+UNPLACED = {name: count for name, count in COUNTS.items() if name != "people"}
 # What workers of mutants import first. One timer that was restored sets no other one.
 TIMER_LOST = """
 from beam_dpcount.dofns.ticks import CountEachTick
@@ -75,13 +77,14 @@ def begun(lives: Lives, workers: Workers) -> tuple[Running, str, str]:
 
 
 def verdicts(lives: Lives) -> dict[str, Verdict]:
-    return {name: judge(lives.seen(name), whole) for name, whole in uninterrupted().items()}
+    whole = uninterrupted()
+    return {name: judge(lives.seen(name), whole[name]) for name in lives.counts}
 
 
 def check(lives: Lives) -> None:
     """Some were seen again; nothing is missing, nothing else, and none has two values."""
     found = verdicts(lives)
-    assert [verdict.faults for verdict in found.values()] == [[]] * len(COUNTS), found
+    assert [verdict.faults for verdict in found.values()] == [[]] * len(lives.counts), found
     assert found["elements"].repeated >= 30
 
 
@@ -99,7 +102,7 @@ def killed(workers: Workers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """And a new cluster over the same directories."""
     work = tmp_path_factory.mktemp("killed")
     with Cluster(work / "flink", restarts=1) as first:
-        lives = Lives(first, work / "lives")
+        lives = Lives(first, work / "lives", UNPLACED)
         running, before, last = begun(lives, workers)
         first.job_manager.kill()
     running.cancel()  # what had submitted it
