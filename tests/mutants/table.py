@@ -812,7 +812,7 @@ MUTANTS = (
     Mutant(
         "caps",
         "the sum of a tick has no cap in a cell of listed keys",
-        f"{_DOFNS}/pending.py",
+        f"{_STATES}/pending.py",
         "    return np.clip(sums, -caps, caps)\n",
         "    return sums\n",
         "tests/test_tick_pipelines.py::test_the_sum_of_a_tick_is_clipped[SmoothBinary-streaming]",
@@ -887,7 +887,7 @@ MUTANTS = (
     Mutant(
         "caps",
         "the sum of a tick has no cap in a shard",
-        f"{_DOFNS}/shards.py",
+        f"{_STATES}/selected_shards.py",
         "return {key: min(max(sums[key], -cap), cap) for key in sorted(sums)}",
         "return {key: sums[key] for key in sorted(sums)}",
         "tests/test_selected_keys_shards.py::test_both_paths_are_the_definition"
