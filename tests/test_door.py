@@ -130,7 +130,7 @@ def test_a_time_in_two_columns(tmp_path: Path) -> None:
     assert [value for *_, value in written(out)] == [1, 2, 2, 2]
 
     def run(*more: object) -> Any:
-        return command(*words, *more, main=ticks.main)
+        return command(*words, "--timestamp-format", "unix", *more, main=ticks.main)
 
     assert "--timestamp DATE TIME is read as one text with a blank between" in fail(run=run)
     path.write_text("day,hour,page\n14/11/2023,,a\n")

@@ -494,7 +494,7 @@ def test_a_row_that_cannot_be_read_stops_a_run_and_is_named(
 
     head = "\n".join(["time,who,letter,u,v", *rows()[:2], ""])
     late = said(f"{head}{SECRET_TEXT},ann,a,1,2\n")
-    assert ", row 3, column 'time': the timestamp is not a number" in late
+    assert ", row 3, column 'time': the timestamp has another format" in late
     assert "--timestamp-format" in late
     assert re.search(r"row 3, column '\w+': the row is too short", said(f"{head}101\n"))
     assert "the file is empty; it needs a header line" in said("")

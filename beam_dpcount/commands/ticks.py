@@ -9,8 +9,7 @@ output. With --select-keys no keys are given, and which ones there are is protec
 written from the tick on at which its own private count is high enough.
 
 An empty cell is a key like others: give '' to count it. A row that cannot be read (a time in
-another format, a null key, a line with an open quote or too few cells) counts nothing and leaves no
-trace; --check tells whoever holds the rows how many there are, and why.
+another format, a null key, a line with an open quote or too few cells) counts nothing, without a trace; --check tells whoever holds the rows how many there are, and why.
 Options that --help-all does not list go to Beam, e.g. --runner.
 """
 
@@ -28,9 +27,9 @@ class Ticks(TickTask):
 
     example = r"""
     beam-dpcount ticks --input out/demo/events.csv --key page \
-      --keys /home /cart /deals --timestamp timestamp \
-      --tick 1h --start 2026-01-15T00:00:00Z --stop 2026-01-16T00:00:00Z \
-      --epsilon 1 --delta 1e-6 --output out/ticks.csv
+      --keys /home /cart /deals --timestamp timestamp --tick 1h \
+      --start 2026-01-15T00:00:00Z --stop 2026-01-16T00:00:00Z --epsilon 1 \
+      --delta 1e-6 --output out/ticks.csv
     """
 
     @classmethod
