@@ -8,7 +8,7 @@ its key and what it counts: rows with other keys, or outside the clock, leave no
 output. With --select-keys no keys are given, and which ones there are is protected too: a key is
 written from the tick on at which its own private count is high enough.
 
-An empty cell is a key like others: give '' to count it. A row that cannot be read (a time in
+An empty cell is a key: give '' to count it. A row that cannot be read (a time in
 another format, a null key, a line with an open quote or too few cells) counts nothing, without a trace; --check tells whoever holds the rows how many there are, and why.
 Options that --help-all does not list go to Beam, e.g. --runner.
 """
@@ -28,8 +28,7 @@ class Ticks(TickTask):
     example = r"""
     beam-dpcount ticks --input out/demo/events.csv --key page \
       --keys /home /cart /deals --timestamp timestamp --tick 1h \
-      --start 2026-01-15T00:00:00Z --stop 2026-01-16T00:00:00Z --epsilon 1 \
-      --delta 1e-6 --output out/ticks.csv
+      --start 2026-01-15 --stop 2026-01-16 --epsilon 1 --delta 1e-6 --output out/ticks.csv
     """
 
     @classmethod
