@@ -492,3 +492,13 @@ def test_times_without_an_offset_are_local() -> None:
     assert cut.tick_of(cut.grid.stop) == 0
     more = Clock("1d", start="2026-03-28", stop="2026-03-30T12:00", ticks=5, zone="Europe/Paris")
     assert (more.horizon, more.grid.stop) == (5, cut.grid.stop)
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_text_that_is_a_number_is_seconds(zone: str | None) -> None:
+    plain = Clock("1h", start=3600, stop=10_800.5, zone=zone)
+    assert Clock("1h", start="3600", stop="10800.5", zone=zone).grid == plain.grid
+    with pytest.raises(ValueError, match="must be whole microseconds"):
+        Clock("1h", start="0.0000001", ticks=2, zone=zone)
+    with pytest.raises(ValueError, match="outside the years 1 to 9999"):
+        Clock("1h", start="1e999", ticks=2, zone=zone)

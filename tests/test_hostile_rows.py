@@ -250,6 +250,7 @@ def test_whatever_goes_wrong_at_ticks_leaves_no_trace() -> None:
 
 def test_times_beyond_the_calendar_are_none() -> None:
     read = TimeOf(None, "UTC")
+    assert read("1117838570.5") == read(1117838570.5) == read("2005-06-03T22:42:50.500Z")
     first, last = -62_135_596_800_000_000, 253_402_300_799_999_999
     for micros in (first, 0, last):
         assert read(Timestamp(micros=micros)) == micros

@@ -81,6 +81,8 @@ def test_keys_of_a_cell(log: Path) -> None:
          "give --timestamp-format unix"),
         ((1700000000000, 1700000300000), "unix", "milliseconds, and are read as seconds (unix): "
          "give --timestamp-format unix-ms"),
+        ((1700000000000, 1700000300000), None, "milliseconds, and are read as seconds: "
+         "give --timestamp-format unix-ms"),
         ((1700000000000, 1700000300000), "unix-ms", None),
         ((1700000000000000, 1700000300000000), "unix-ms", "microseconds, and are read as "
          "milliseconds (unix-ms): divide them"),
@@ -90,10 +92,11 @@ def test_keys_of_a_cell(log: Path) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["ticks", "count"])
 def test_times_in_another_unit(
-    name: str, times: tuple[int, int], given: str, said: str | None, log: Path
+    name: str, times: tuple[int, int], given: str | None, said: str | None, log: Path
 ) -> None:
     log.write_text(HEAD + "".join(f"ERROR,buy,ann,1,{time}\n" for time in times))
-    words = ["--timestamp-format", given, *(["--keys", "ERROR"] if name == "ticks" else [])]
+    words = [] if given is None else ["--timestamp-format", given]
+    words += ["--keys", "ERROR"] if name == "ticks" else []
     words += [] if name == "ticks" else ["--timestamp", "at"]
     expected = said is not None and (name == "ticks" or said != "")
     found = look(name, log, *words, wrong=expected)

@@ -106,6 +106,20 @@ def test_releases_are_those_of_a_pipeline_to_the_bit(name: str) -> None:
     assert found == []
 
 
+def test_times_as_text_count_in_a_pipeline_and_in_a_frame_as_numbers_do() -> None:
+    """Seconds, also decimal ones, which are read one by one; and with them times in ISO 8601."""
+    numbers = [row | {"ts": None if row["ts"] is None else row["ts"] + 0.5} for row in ROWS]
+    texts = [row | {"ts": None if row["ts"] is None else str(row["ts"])} for row in numbers]
+    texts[3]["ts"] = "1970-01-01T00:20:00.500000+00:00"
+    assert numbers[3]["ts"] == 1200.5
+    named = count("apart", entropy=replayable(), time="ts", key="page")
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        _ = pipeline | beam.Create(texts, reshuffle=False) | named | beam.Map(lambda r: _kept(r))
+    mine = named.over(table(texts))
+    assert [value for *_, value, _ in KEPT] == mine[named.columns[0]].to_pylist()
+    assert mine.equals(named.over(table(numbers)))
+
+
 @pytest.mark.parametrize("name", SEVERAL)
 def test_releases_of_several_numbers_are_those_of_a_pipeline_to_the_bit(name: str) -> None:
     given = {**SEVERAL[name], "key": None if name == "items" else "page", "time": "ts"}

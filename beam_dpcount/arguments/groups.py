@@ -67,7 +67,7 @@ def moment(name: str, given: object, timezone: str) -> Any:
     text = plain(given)
     number = is_number(text)
     try:
-        return Fraction(timestamps.parser("unix" if number else "iso", timezone)(text), 10**6)
+        return Fraction(timestamps.parser(None, timezone)(text), 10**6)
     except ValueError:
         wrong = "lies outside the years 1 to 9999" if number else "is not a time"
         remedy = "give seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z"

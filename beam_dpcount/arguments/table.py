@@ -89,8 +89,7 @@ ROWS = parsed(
     timestamp: times, fields
         the {column} of the event time. Default: the time that rows have already
     timestamp_format FORMAT: text, files
-        unix, unix-ms, iso, or a strptime format (%L: ms); default:
-        seconds, or ISO 8601
+        unix, unix-ms, iso, or a strptime format (%L: milliseconds); default: seconds or ISO 8601
     timestamp_format: text, fields
         unix (seconds), unix-ms, iso, or a strptime format, in which %L is milliseconds without
         padding. Default: numbers are seconds, other texts ISO 8601

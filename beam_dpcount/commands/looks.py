@@ -291,8 +291,8 @@ def _open_ticks(rows: _Rows, until: str, found: Found) -> None:
 
 def _unit(task: Task, numbers: Sequence[float], first: int, last: int, raw: bool = False) -> str:
     """A guess at the unit of times that were read in another; empty where none fits."""
-    given = task.options.timestamp_format or "unix"
-    read = {"unix": "seconds", "unix-ms": "milliseconds"}.get(given)
+    given = task.options.timestamp_format
+    read = {None: "seconds", "unix": "seconds", "unix-ms": "milliseconds"}.get(given)
     if read is None:
         return ""
     for unit, scale in (*_UNITS.items(), (_NANOSECONDS, 1e-3)):
@@ -302,7 +302,8 @@ def _unit(task: Task, numbers: Sequence[float], first: int, last: int, raw: bool
             remedy = "divide them: no --timestamp-format reads these"
             if unit in _FORMATS:
                 remedy = f"give --timestamp-format {_FORMATS[unit]}"
-            return f": they look like {unit}, and are read as {read} ({given}): {remedy}"
+            named = "" if given is None else f" ({given})"
+            return f": they look like {unit}, and are read as {read}{named}: {remedy}"
     return ""
 
 

@@ -9,8 +9,8 @@ output. With --select-keys no keys are given, and which ones there are is protec
 written from the tick on at which its own private count is high enough.
 
 An empty cell is a key: give '' to count it. A row that cannot be read (a time in another format, a
-null key, a line with an open quote or too few cells) counts nothing, without a trace; --check tells
-whoever holds the rows how many there are, and why.
+null key, a line with an open quote or too few cells) counts nothing and leaves no trace; --check
+tells whoever holds the rows how many there are, and why.
 Options that --help-all does not list go to Beam, e.g. --runner.
 """
 

@@ -109,12 +109,11 @@ class JointUserChange(_Joint, UserChange):
       sums go both ways) for replace_one.
     """
 
+    takes_vectors = True
+
     parts: tuple[Part, ...] = ()
     tested: int = 0
     said: str = ""
-
-    def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
-        return self.norms_of(self.reach(mechanism, unit), mechanism, unit)
 
     def reach(
         self,

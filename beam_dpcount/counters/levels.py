@@ -84,11 +84,10 @@ class LevelsUserChange(_Levels, UserChange):
       own bounds: k events in one root cost k^2, and in k leaves k.
     """
 
+    takes_vectors = True
+
     weights: tuple[int, ...] = (1,)
     bounds: tuple[tuple[int, int], ...] = ((1, 1),)
-
-    def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
-        return self.norms_of(self.reach(mechanism, unit), mechanism, unit)
 
     def reach(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.times import duration
+from beam_dpcount.times import duration, is_number
 
 SECOND = 1_000_000
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -20,18 +20,22 @@ FIRST, LAST = -62_135_596_800 * SECOND, 253_402_300_800 * SECOND
 _AS_MOMENT = 'give {} as seconds since 1970, or as text such as "2024-01-31T00:00:00Z"'
 
 
-def micros_of(moment: object, name: str) -> int:
+def micros_of(moment: object, name: str, zone: str | None = None) -> int:
     """A public point in time, the parameter `name`, as microseconds since the epoch, exactly.
 
-    `moment` is in seconds since the epoch (a number), an aware datetime, ISO 8601 text with an
-    offset, or anything with whole `micros`, such as Beam's Timestamp.
+    `moment` is in seconds since the epoch (a number, or text that is one), a datetime or other
+    text in ISO 8601, with an offset, or anything with whole `micros`, such as Beam's Timestamp.
+
+    Args:
+      zone: of times without an offset; None: they are refused. Of an hour that clocks show twice
+        the first is meant.
 
     Raises:
       ValueError, TypeError: it is none of these, has no time zone, has a fraction of a microsecond,
         or lies outside the years 1 to 9999.
     """
     remedy = _AS_MOMENT.format(name)
-    if isinstance(moment, str):
+    if isinstance(moment, str) and not is_number(moment):
         made = datetime_of(moment, name)
     elif isinstance(moment, dt.datetime):
         made = moment
@@ -41,7 +45,9 @@ def micros_of(moment: object, name: str) -> int:
             problem = f"{name} lies outside the years 1 to 9999, got {moment!r}"
             raise ValueError(f"{problem}: {remedy} (not milliseconds)")
         return micros
-    if made.utcoffset() is None:
+    if made.utcoffset() is None and zone is not None:
+        made = made.replace(tzinfo=zone_of(zone))
+    elif made.utcoffset() is None:
         remedy = "add an offset such as Z or +02:00, or tzinfo=datetime.timezone.utc"
         raise ValueError(f"{name} has no time zone, got {moment!r}: {remedy}")
     return (made - _EPOCH) // _MICROSECOND
@@ -90,7 +96,7 @@ def _whole(value: object, name: str, remedy: str) -> int:
     micros = getattr(value, "micros", None)
     if isinstance(micros, int):
         return micros
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, Real | str):
         raise TypeError(f"{name} must be a time, got {value!r}: {remedy}")
     try:
         # A number's shortest text, not its binary value, is what was written: 0.1 is exact.

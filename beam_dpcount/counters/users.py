@@ -83,13 +83,14 @@ class UserChange(TickChange):
     restarts: int = field(default=1, repr=False)  # the norms tell, where it matters
     periods: Periods | None = field(default=None, repr=False)  # those of all the stream: the same
 
+    takes_vectors: ClassVar[bool] = False  # whether keys may have several numbers
     meanings: ClassVar[Mapping[str, str]] = {
         "replace_one": "what, when and under which keys all events of {whom} count",
         "add_remove": "whether {whose} events{when} are there",
     }
 
     def norms(self, mechanism: Mechanism, unit: float, dimension: int | None) -> Norms:
-        if dimension is not None:
+        if dimension is not None and not self.takes_vectors:
             raise ValueError("at ticks each key counts single numbers: leave dimension out")
         return self.norms_of(self.reach(mechanism, unit), mechanism, unit)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections.abc import Callable
 from copy import copy
@@ -14,13 +13,12 @@ import pyarrow as pa
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows, WindowFn
 
-from beam_dpcount.arguments import timestamps
 from beam_dpcount.budget.ledger import claim
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.charged import JoinedSpender
 from beam_dpcount.counters.clock import check_keys
-from beam_dpcount.counters.moments import datetime_of, micros_of, zone_of
+from beam_dpcount.counters.moments import micros_of
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.dofns.events import (
@@ -42,7 +40,6 @@ from beam_dpcount.states.all_vectors import Reading
 from beam_dpcount.statistics.metrics import Rate
 from beam_dpcount.statistics.metrics.base import OfField
 from beam_dpcount.statistics.metrics.joint import Joint
-from beam_dpcount.times import is_number
 from beam_dpcount.transforms.active import ActivePeople
 from beam_dpcount.transforms.checking import RowCheck
 from beam_dpcount.transforms.described import Described
@@ -114,8 +111,8 @@ class TickCount(TickCountPlan, Described):
         noise grows with its square root (Gaussian), or with it (Laplace). With `users` each key of
         an event is an event of its person. Default: an event has one key.
       time: on bounded input, the name of the field that holds the time, or a function of the event:
-        as `start` of the clock; text that is a number is seconds. An event in which it is missing
-        or not a time does not count. Default: elements carry their event time.
+        as `start` of the clock. An event in which it is missing or not a time does not count.
+        Default: elements carry their event time.
       path: "bounded", "streaming" or "auto", as the input is.
       entropy: where the noise comes from; default the operating system.
       allow_runner: as for PrefixCount.
@@ -407,7 +404,6 @@ class TickCount(TickCountPlan, Described):
         return rows
 
 
-_SECONDS = timestamps.parser("unix", "UTC")
 _AGAIN = (
     "has released once, and a second release costs the budget again",
     "make the count with a share of a Ledger for each, or with entropy=ReplayableEntropy(...)",
@@ -438,22 +434,14 @@ class MicrosOf:
 
     Args:
       take: what holds it.
-      zone: of times without an offset; None: they are not times. Of an hour that clocks show twice
-        the first is meant.
+      zone: of times without an offset; None: they are not times.
     """
 
     take: Callable[[Any], Any]
     zone: str | None
 
     def __call__(self, event: object) -> int:
-        given = self.take(event)
-        if isinstance(given, str) and is_number(given):
-            return _SECONDS(given)
-        if self.zone is not None and isinstance(given, str | dt.datetime):
-            local = datetime_of(given, "time") if isinstance(given, str) else given
-            if local.utcoffset() is None:
-                given = local.replace(tzinfo=zone_of(self.zone))
-        return micros_of(given, "time")
+        return micros_of(self.take(event), "time", self.zone)
 
 
 def _itself(cell: object) -> object:

@@ -110,15 +110,20 @@ class Lives:
     Args:
       cluster: where it runs; may be changed between lives.
       work: where its lines and what is seen of it go; made if need be.
+      counts: what is counted of them.
+      files: how many hold its lines. A subtask reads several one after the other, and then all of
+        the second are late: as many subtasks at least must read.
     """
 
-    def __init__(self, cluster: Cluster, work: Path, counts: Counts = COUNTS) -> None:
+    def __init__(
+        self, cluster: Cluster, work: Path, counts: Counts = COUNTS, files: int = FILES
+    ) -> None:
         self.cluster, self.counts = cluster, counts
         self._work, self._sink, self._files = work, work / "releases.log", work / "files"
         if not self._files.exists():
             self._files.mkdir(parents=True)
-            for number in range(FILES):
-                kept = [line for line in LINES if KEYS.index(line[0]) % FILES == number]
+            for number in range(files):
+                kept = [line for line in LINES if KEYS.index(line[0]) % files == number]
                 (self._files / f"{number}.csv").write_text("".join(f"{x}\n" for x in kept))
 
     def apart(self, work: Path) -> Lives:

@@ -154,25 +154,22 @@ def test_a_clock_resumed_with_another_list_of_keys_is_refused(
     assert judge(lives.seen("ticks"), uninterrupted()["ticks"]).faults == []
 
 
-@pytest.mark.parametrize("scales", [(2, 4, 2)], ids=["two and four"])
-def test_a_rescale(
-    scales: tuple[int, int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From some subtasks to twice as many, on two TaskManagers, and back.
+@pytest.mark.parametrize("few", [1, 2], ids=["one and two", "two and four"])
+def test_a_rescale(few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From few subtasks to twice as many, on two TaskManagers, and back.
 
     Listed keys, selected ones and people are each in several shards, which move.
     """
     monkeypatch.setattr(all_ticks, "PER_SHARD", 2)
     assert all_ticks.shards_of(len(KEYS), 1) == 4
     assert of_people().transform.users.shards == 64
-    *before, last = scales
     with (
         workers_of(FEW_KEYS_A_SHARD, tmp_path / "workers") as workers,
         Cluster(tmp_path / "flink", slots=2, restarts=1) as cluster,
     ):
         cluster.add_task_manager()
-        lives, savepoint = Lives(cluster, tmp_path / "lives"), ""
-        for parallelism in before:
+        lives, savepoint = Lives(cluster, tmp_path / "lives", files=few), ""
+        for parallelism in (few, 2 * few):
             running = lives.start(workers, savepoint, parallelism)
             lives.more(45)
             tasks = cluster.get(f"/jobs/{running.job_id()}")["vertices"]
@@ -180,7 +177,7 @@ def test_a_rescale(
             lives.more(45)
             savepoint = lives.stop(running)
         assert len(lives.seen("elements")) < EVENTS
-        lives.finish(workers, savepoint, last)
+        lives.finish(workers, savepoint, few)
     check(lives)
 
 
