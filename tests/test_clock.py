@@ -18,7 +18,7 @@ import beam_dpcount as dp
 from beam_dpcount.counters import clock as clocks
 from beam_dpcount.counters.clock import Clock, clock_of
 from beam_dpcount.counters.grid import Grid, Runs, UnevenGrid, grid_of
-from beam_dpcount.counters.moments import instant
+from beam_dpcount.counters.moments import instant, time_of_event
 
 examples = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 HOUR = 3_600_000_000
@@ -495,10 +495,10 @@ def test_times_without_an_offset_are_local() -> None:
 
 
 @pytest.mark.parametrize("zone", [None, "UTC"])
-def test_text_that_is_a_number_is_seconds(zone: str | None) -> None:
-    plain = Clock("1h", start=3600, stop=10_800.5, zone=zone)
-    assert Clock("1h", start="3600", stop="10800.5", zone=zone).grid == plain.grid
-    with pytest.raises(ValueError, match="must be whole microseconds"):
-        Clock("1h", start="0.0000001", ticks=2, zone=zone)
-    with pytest.raises(ValueError, match="outside the years 1 to 9999"):
-        Clock("1h", start="1e999", ticks=2, zone=zone)
+def test_text_that_is_a_number_is_seconds_of_an_event_alone(zone: str | None) -> None:
+    assert time_of_event("10800.5", zone) == time_of_event(10_800.5) == 10_800_500_000
+    for text, said in {"0.0000001": "whole microseconds", "1e999": "the years 1 to 9999"}.items():
+        with pytest.raises(ValueError, match=said):
+            time_of_event(text, zone)
+    with pytest.raises(ValueError, match="start is not an ISO 8601 time"):
+        Clock("1h", start="3600", ticks=2, zone=zone)

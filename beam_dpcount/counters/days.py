@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.moments import LAST, SECOND, datetime_of, instant, micros_of
-from beam_dpcount.times import is_number
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -95,8 +94,6 @@ def _local(given: object, name: str) -> dt.date | None:
         if re.fullmatch(r"\d{4}-\d\d-\d\d", given):
             with contextlib.suppress(ValueError):
                 return dt.date.fromisoformat(given)
-        if is_number(given):
-            return None
         given = datetime_of(given, name)
     if isinstance(given, dt.datetime):
         return given if given.tzinfo is None else None

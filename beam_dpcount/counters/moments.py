@@ -23,8 +23,8 @@ _AS_MOMENT = 'give {} as seconds since 1970, or as text such as "2024-01-31T00:0
 def micros_of(moment: object, name: str, zone: str | None = None) -> int:
     """A public point in time, the parameter `name`, as microseconds since the epoch, exactly.
 
-    `moment` is in seconds since the epoch (a number, or text that is one), a datetime or other
-    text in ISO 8601, with an offset, or anything with whole `micros`, such as Beam's Timestamp.
+    `moment` is in seconds since the epoch (a number), a datetime or ISO 8601 text with an offset,
+    or anything with whole `micros`, such as Beam's Timestamp.
 
     Args:
       zone: of times without an offset; None: they are refused. Of an hour that clocks show twice
@@ -35,7 +35,7 @@ def micros_of(moment: object, name: str, zone: str | None = None) -> int:
         or lies outside the years 1 to 9999.
     """
     remedy = _AS_MOMENT.format(name)
-    if isinstance(moment, str) and not is_number(moment):
+    if isinstance(moment, str):
         made = datetime_of(moment, name)
     elif isinstance(moment, dt.datetime):
         made = moment
@@ -51,6 +51,13 @@ def micros_of(moment: object, name: str, zone: str | None = None) -> int:
         remedy = "add an offset such as Z or +02:00, or tzinfo=datetime.timezone.utc"
         raise ValueError(f"{name} has no time zone, got {moment!r}: {remedy}")
     return (made - _EPOCH) // _MICROSECOND
+
+
+def time_of_event(moment: object, zone: str | None = None) -> int:
+    """As `micros_of`, of an event: logs have seconds as text, too."""
+    if isinstance(moment, str) and is_number(moment):
+        moment = Fraction(moment)
+    return micros_of(moment, "time", zone)
 
 
 def duration_of(tick: Any, name: str = "tick") -> int:
@@ -96,7 +103,7 @@ def _whole(value: object, name: str, remedy: str) -> int:
     micros = getattr(value, "micros", None)
     if isinstance(micros, int):
         return micros
-    if isinstance(value, bool) or not isinstance(value, Real | str):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a time, got {value!r}: {remedy}")
     try:
         # A number's shortest text, not its binary value, is what was written: 0.1 is exact.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_dpcount.checks import ParameterError
-from beam_dpcount.counters.moments import micros_of, seconds
+from beam_dpcount.counters.moments import seconds, time_of_event
 from beam_dpcount.counters.people import Seen, Users
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.errors import NotANumberError
@@ -287,7 +287,7 @@ class _Log:
         if time is None and not self._at_ticks:
             return 0
         try:
-            return micros_of(time, "time")
+            return time_of_event(time)
         except (ValueError, TypeError):  # its message shows the time
             raise ValueError(
                 f"row {number}: the time is neither seconds since 1970, nor a datetime or text "

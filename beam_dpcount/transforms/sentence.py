@@ -18,7 +18,7 @@ from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.charged import JoinedSpender
 from beam_dpcount.counters.clock import check_keys
-from beam_dpcount.counters.moments import micros_of
+from beam_dpcount.counters.moments import time_of_event
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.dofns.events import (
@@ -111,8 +111,8 @@ class TickCount(TickCountPlan, Described):
         noise grows with its square root (Gaussian), or with it (Laplace). With `users` each key of
         an event is an event of its person. Default: an event has one key.
       time: on bounded input, the name of the field that holds the time, or a function of the event:
-        as `start` of the clock. An event in which it is missing or not a time does not count.
-        Default: elements carry their event time.
+        as `start` of the clock, or seconds as text. An event in which it is missing or not a time
+        does not count. Default: elements carry their event time.
       path: "bounded", "streaming" or "auto", as the input is.
       entropy: where the noise comes from; default the operating system.
       allow_runner: as for PrefixCount.
@@ -441,7 +441,7 @@ class MicrosOf:
     zone: str | None
 
     def __call__(self, event: object) -> int:
-        return micros_of(self.take(event), "time", self.zone)
+        return time_of_event(self.take(event), self.zone)
 
 
 def _itself(cell: object) -> object:
