@@ -29,11 +29,8 @@ from beam_dpcount.states.envelope import StateError
 from tests.scripted import Script, random_script
 
 BUDGET = dp.ApproxDP(1.0, 1e-6)
-both = pytest.mark.parametrize(
-    "kind",
-    [BLT, NormalizedBLT, ProfiledBLT, Endless, FadedBLT],
-    ids=lambda kind: kind.__name__,
-)
+KINDS = BLT, NormalizedBLT, ProfiledBLT, Endless, FadedBLT
+both = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 dimensions = pytest.mark.parametrize("dimension", [None, 3], ids=["scalar", "vector"])
 twins = pytest.mark.skipif(
     recurrence.twin is None, reason="the compiled twin was not built here: there is no compiler"
@@ -464,6 +461,64 @@ def test_twins_agree_to_the_last_bit(kind, horizon):
             kept, value = ours.step(kept, t, x, z)
             again, same = theirs.step(again, t, x, z)
             assert (kept, value) == (again, same), t
+
+
+def at_the_border(made):
+    """With ever larger inputs and noise: the last that is brief, and the first that is not."""
+    size = 0
+    while replace(made, largest=1 << size, noise=1 << size).is_brief:
+        size += 1
+    return [replace(made, largest=1 << n, noise=1 << n) for n in (size - 1, size) if n >= 0]
+
+
+briefly = pytest.mark.parametrize(
+    ("make", "horizon"),
+    [
+        *((kind, horizon) for kind in KINDS for horizon in (1, 40, 1030, 2**20)),
+        *((lambda T, d=d: BLT(T, d), 300) for d in range(2, 9)),
+        *((lambda T, d=d: NormalizedBLT(T, d), 2**16) for d in range(2, 9)),
+    ],
+)
+
+
+@twins
+@briefly
+def test_twins_agree_where_numbers_no_longer_fit_64_bits(make, horizon):
+    """The last inputs and noise that are brief, the first that are not, and much smaller ones; all
+    widths of bytes, and streams at the end of a block and of all."""
+    made = make(horizon)._recurrence
+    border = at_the_border(made)
+    small = replace(made, largest=3, noise=1000)
+    assert {each.is_brief for each in border} == {True, False} or not small.is_brief
+    for each in (*border, small):
+        ours, theirs, rng = InPython(each), compiled(each), np.random.default_rng(horizon)
+        assert theirs is not None
+        for streams in (1, 66):
+            n = min(horizon, 12)
+            xs = rng.choice([-each.largest, 0, each.largest], (n, streams))
+            zs = rng.integers(-(2**62), 2**62, (n, streams)) >> rng.integers(0, 60, (n, streams))
+            zs[:, ::5] = rng.choice([-(2**62), 2**62])  # always at the clamp
+            xs[:, ::5] = each.largest
+            kept = bytes(streams * each.size)
+            for t in sorted({1, max(1, horizon // 2), horizon + 1 - n}):
+                how = (kept, t, n, streams, xs.tobytes(), zs.tobytes(), True)
+                kept, values = ours.run(*how)
+                assert (kept, values) == theirs.run(*how), (t, streams)
+
+
+@briefly
+def test_brief_numbers_fit_64_bits_whatever_comes(make, horizon):
+    """b and n too, which no byte keeps, with the largest inputs and the wildest noise."""
+    made = at_the_border(make(horizon)._recurrence)[0]
+    if not made.is_brief:
+        pytest.skip("numbers of so few bits as these never fit")
+    assert 1 << 60 < made._bounds[3] < 1 << 63  # so close to the border that a bit more would show
+    for turn in (horizon + 1, 1, 7):
+        numbers = (0,) * len(made.widths)
+        for t in range(1, min(horizon, 400) + 1):
+            sign = 1 if t // turn % 2 else -1
+            numbers, n = made.step(numbers, t, sign * made.largest, sign << 100)
+            assert max(map(abs, (*numbers, n))) <= made._bounds[3]
 
 
 @twins

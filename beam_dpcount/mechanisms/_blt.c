@@ -21,13 +21,16 @@ typedef unsigned __int128 u128;
 /* SPLIT: how many low bits of a number wide recurrences multiply separately. */
 enum { MOST = 8, NUMBERS = 2 * MOST + 2, SIDE_BY_SIDE = 64, SPLIT = 24, LOW = (1 << SPLIT) - 1 };
 
+/* Inlined wherever it is called, so that constants among its arguments are constants within. */
+#define ALWAYS inline __attribute__((always_inline))
+
 typedef struct { int64_t factor; int shift; } Dyadic;
 
 /* Numbers: k_0 if `lead` is 1, k_1 .. k_d, E, m_1 .. m_d, in `width` bytes each; names are those of
  * recurrence.py. */
 typedef struct {
     PyObject_HEAD
-    int d, lead, count, size, S, P, G, GD, W, I, wide, width[NUMBERS];
+    int d, lead, count, size, S, P, G, GD, W, I, wide, brief, width[NUMBERS];
     int64_t horizon, most, *starts, *V, *D, *weight, *inverse;
     Py_ssize_t stretches;
     Dyadic a[MOST], e[MOST];
@@ -117,6 +120,97 @@ static void pack(const Recurrence *r, char *data, const Numbers *s) {
     memcpy(data, copy, r->size);
 }
 
+/* The same for brief numbers: all of them, b and n fit 64 bits, so that a product is one instruction.
+ * Sums may wrap around on the way, hence unsigned. d and lead are constants where it is inlined. */
+static inline int64_t plus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+static inline int64_t minus(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+static inline int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+
+static ALWAYS int64_t advanced_briefly(const Recurrence *r, int64_t *s, Py_ssize_t i, int64_t next,
+                                       int64_t x, int64_t z, const int d, const int lead) {
+    int64_t D = r->D[i], *k = s + lead, *E = k + d, *m = E + 1, v = times(x, r->V[i]), b, n;
+    i128 sum = 0, held = 0, y;
+    if (lead) sum = (i128)(s[0] = plus(s[0], v)) * r->c[0];
+    for (int j = 0; j < d; j++) {
+        int64_t lost = (int64_t)(((i128)k[j] * r->a[j].factor) >> r->a[j].shift);
+        k[j] = plus(k[j], minus(v, lost));
+        sum += (i128)k[j] * r->c[lead + j];
+    }
+    y = (((sum >> r->S) * r->weight[i] + ((i128)1 << (r->W - 1))) >> r->W) + z;
+    y = (y > r->Y ? r->Y : y < -r->Y ? -r->Y : y) * r->inverse[i];
+    y = r->G <= r->I ? y >> (r->I - r->G) : y * ((i128)1 << (r->G - r->I));
+    for (int j = 0; j < d; j++) {
+        int64_t lost = (int64_t)(((i128)m[j] * r->e[j].factor) >> r->e[j].shift);
+        held += (i128)m[j] * r->w[j];
+        m[j] = plus(m[j], minus((int64_t)y, lost));
+    }
+    b = plus((int64_t)y, (int64_t)(held >> r->P));
+    n = plus((int64_t)(((i128)b * D) >> r->GD), *E);
+    if (next != D) *E = plus(*E, (int64_t)(((i128)b * minus(D, next)) >> r->GD));
+    return n;
+}
+
+/* Steps of streams side by side: n rows of z and perhaps x and values, from step t on. */
+typedef struct {
+    const char *from, *xs, *zs;
+    char *to, *out;
+    int64_t t, n, streams;
+} Steps;
+
+/* 8 bytes at a time, which a stream has at least. A store may reach into the next stream, which is
+ * stored afterwards; the last one has none, so it goes through a copy with room. Returns whether an
+ * input was too large. */
+static ALWAYS int run_briefly(const Recurrence *r, const Steps *a, const int d, const int lead) {
+    const int count = lead + 2 * d + 1;
+    int64_t s[SIDE_BY_SIDE][2 * MOST + 2];
+    char copy[8 * NUMBERS + 8];
+    int overflow = 0;
+    for (int64_t first = 0; first < a->streams && !overflow; first += SIDE_BY_SIDE) {
+        int many = a->streams - first < SIDE_BY_SIDE ? (int)(a->streams - first) : SIDE_BY_SIDE;
+        for (int j = 0; j < many; j++) {
+            const char *at = a->from + (first + j) * r->size;
+            if (first + j == a->streams - 1) at = memcpy(memset(copy, 0, sizeof copy), at, r->size);
+            for (int i = 0; i < count; at += r->width[i++]) {
+                uint64_t bits;
+                int above = 64 - 8 * r->width[i];
+                memcpy(&bits, at, 8);
+                s[j][i] = (int64_t)(bits << above) >> above;
+            }
+        }
+        Py_ssize_t i = stretch_of(r, a->t), following;
+        for (int64_t row = 0; row < a->n; row++, i = following) {
+            int64_t at = 8 * (row * a->streams + first);
+            following = i + 1 < r->stretches && r->starts[i + 1] == a->t + row + 1 ? i + 1 : i;
+            for (int j = 0; j < many; j++) {
+                int64_t x = 0, z;
+                double value;
+                memcpy(&z, a->zs + at + 8 * j, 8);
+                if (a->xs) memcpy(&x, a->xs + at + 8 * j, 8);
+                if (x > r->most || x < -r->most) { overflow = 1; x = 0; }
+                value = (double)advanced_briefly(r, s[j], i, r->D[following], x, z, d, lead) * r->grain;
+                if (a->out) memcpy(a->out + at + 8 * j, &value, 8);
+            }
+        }
+        for (int j = 0; j < many; j++) {
+            char *to = a->to + (first + j) * r->size;
+            int is_last = first + j == a->streams - 1;
+            char *at = is_last ? copy : to;
+            for (int i = 0; i < count; at += r->width[i++]) memcpy(at, &s[j][i], 8);
+            if (is_last) memcpy(to, copy, r->size);
+        }
+    }
+    return overflow;
+}
+
+#define BRIEFLY(d) case d: return r->lead ? run_briefly(r, a, d, 1) : run_briefly(r, a, d, 0)
+
+static int run_all_briefly(const Recurrence *r, const Steps *a) {
+    switch (r->d) {
+        BRIEFLY(1); BRIEFLY(2); BRIEFLY(3); BRIEFLY(4); BRIEFLY(5); BRIEFLY(6); BRIEFLY(7);
+        default: return r->lead ? run_briefly(r, a, MOST, 1) : run_briefly(r, a, MOST, 0);
+    }
+}
+
 /* Bytes of this length, or NULL and an error. */
 static char *bytes_of(PyObject *object, Py_ssize_t size) {
     char *data;
@@ -188,7 +282,11 @@ static PyObject *run(PyObject *self, PyObject *args) {
     if (!s || (wanted && !values)) goto done;
 
     Py_BEGIN_ALLOW_THREADS
-    for (int64_t first = 0; first < streams && !overflow; first += SIDE_BY_SIDE) {
+    if (r->brief) {
+        Steps all = {from, xs, zs, to, out, t, n, streams};
+        overflow = run_all_briefly(r, &all);
+    }
+    else for (int64_t first = 0; first < streams && !overflow; first += SIDE_BY_SIDE) {
         int many = streams - first < SIDE_BY_SIDE ? (int)(streams - first) : SIDE_BY_SIDE;
         for (int j = 0; j < many; j++) unpack(r, from + (first + j) * r->size, s + j);
         Py_ssize_t i = stretch_of(r, t), following;
@@ -248,28 +346,29 @@ static int64_t *numbers_of(PyObject *given, Py_ssize_t count, Py_ssize_t *found)
 enum { LISTS = 12, WEIGHTS = 4, STRETCHES = 7 };
 
 /* Recurrence(d, S, P, G, GD, W, I, horizon, most, Y's power of two, a, a's shifts, e, e's shifts, c,
- * w, widths, starts, V, D, weights, inverses, wide): S is the shift of a row's sum, W that of its
- * weight; wide says that products may have SPLIT bits more */
+ * w, widths, starts, V, D, weights, inverses, wide, brief): S is the shift of a row's sum, W that of
+ * its weight; wide says that products may have SPLIT bits more, brief that numbers, b and n fit 64 bits */
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
-    int d, S, P, G, GD, W, I, Y, wide = 0;
+    int d, S, P, G, GD, W, I, Y, wide = 0, brief = 0;
     long long horizon, most;
     PyObject *given[LISTS];
     int64_t *read[LISTS] = {0};
     Py_ssize_t stretches = 0, all = 0;
     Recurrence *r;
     (void)named;
-    if (!PyArg_ParseTuple(args, "iiiiiiiLLiOOOOOOOOOOOO|p", &d, &S, &P, &G, &GD, &W, &I, &horizon,
+    if (!PyArg_ParseTuple(args, "iiiiiiiLLiOOOOOOOOOOOO|pp", &d, &S, &P, &G, &GD, &W, &I, &horizon,
                           &most, &Y, given, given + 1, given + 2, given + 3, given + 4, given + 5,
-                          given + 6, given + 7, given + 8, given + 9, given + 10, given + 11, &wide))
+                          given + 6, given + 7, given + 8, given + 9, given + 10, given + 11, &wide,
+                          &brief))
         return NULL;
     if (d < 1 || d > MOST || S < 0 || S > 126 || P < 1 || P > 126 || G < 0 || G > 62 || GD < 0 ||
         GD > 126 || W < 1 || W > 126 || I < 0 || I > 62 || Y < 0 || Y > 120 || horizon < 1 ||
-        most < 0 || (wide && (S < SPLIT || P < SPLIT || GD < SPLIT)))
+        most < 0 || (wide && (brief || S < SPLIT || P < SPLIT || GD < SPLIT)))
         return PyErr_Format(PyExc_ValueError, "constants are out of range");
     r = (Recurrence *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!r) return NULL;
     r->d = d, r->S = S, r->P = P, r->G = G, r->GD = GD, r->W = W, r->I = I, r->wide = wide;
-    r->horizon = horizon, r->most = most;
+    r->brief = brief, r->horizon = horizon, r->most = most;
     r->Y = (i128)1 << Y, r->grain = 1.0 / (double)((int64_t)1 << G);
     Py_ssize_t counts[LISTS] = {d, d, d, d, 0, d}, *lengths[LISTS] = {0};
     lengths[WEIGHTS] = &all, lengths[STRETCHES] = &stretches;
@@ -297,12 +396,16 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *named) {
     }
     for (int i = 0; i < all; i++) r->c[i] = read[WEIGHTS][i];
     for (int i = 0; i < r->count; i++) {
-        if (read[6][i] < 1 || read[6][i] > 16) {
+        if (read[6][i] < 1 || read[6][i] > (brief ? 8 : 16)) {
             PyErr_SetString(PyExc_ValueError, "constants are out of range");
             goto failed;
         }
         r->width[i] = (int)read[6][i];
         r->size += r->width[i];
+    }
+    if (brief && r->size < 8) {
+        PyErr_SetString(PyExc_ValueError, "constants are out of range");
+        goto failed;
     }
     for (Py_ssize_t i = 0; i < stretches; i++)
         if (i ? read[STRETCHES][i] <= read[STRETCHES][i - 1] : read[STRETCHES][i] != 1) {

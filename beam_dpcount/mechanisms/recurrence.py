@@ -159,9 +159,10 @@ class Recurrence:
         return (_dot(self.c, self._most) >> by.fraction + self.p.bits) + 1
 
     @cached_property
-    def _bounds(self) -> tuple[list[int], int, int]:
-        """Bounds on the absolute values of all numbers, of all that a step computes, and of the
-        products among them that are shifted afterwards, which the compiled twin may split."""
+    def _bounds(self) -> tuple[list[int], int, int, int]:
+        """Bounds on the absolute values of all numbers, of all that a step computes, of products in
+        it that are shifted afterwards, which the compiled twin may split, and of what a brief one
+        has in 64 bits: the numbers, b and n."""
         clamp, G = 1 << self.clamp_log, self.decoder_bits
         y, steps = ((clamp * max(self.inverses) << G) >> _INVERSE) + 1, self.horizon
         held = [(y + 1) * _most_steps(steps, *e) for e in self.e]
@@ -174,6 +175,8 @@ class Recurrence:
         changes = sum(abs(D - following) for D, following in pairwise(self.scales))
         earlier = (b * max(*self.scales, changes) >> self.scale_bits) + len(self.scales)
         numbers = [*self._most, earlier, *held]
+        # n is floor(D b) + E, and each of the two is within `earlier`.
+        brief = max(*numbers, b, 2 * earlier)
         computed = [
             *(2 * number for number in (*numbers, b)),
             self._most_encoded << 2 + _POINT + self.stretches.weight_bits,
@@ -186,13 +189,24 @@ class Recurrence:
             *(2 * k * a for k, (a, _) in zip(self._most[self.p.lead :], self.a, strict=True)),
             *(2 * m * e for m, (e, _) in zip(held, self.e, strict=True)),
         ]
-        return numbers, max(computed), max(products)
+        return numbers, max(computed), max(products), brief
 
     @cached_property
     def is_narrow(self) -> bool:
         """Whether all that a step computes fits the compiled twin, if products are split."""
-        _, computed, products = self._bounds
+        _, computed, products, _ = self._bounds
         return computed.bit_length() <= _WIDEST and products.bit_length() <= _WIDEST + _SPLIT
+
+    @cached_property
+    def is_brief(self) -> bool:
+        """Whether numbers, b and n fit 64 bits, and no product needs to be split.
+
+        What the twin adds up of them may then wrap around on the way: sums modulo 2^64 are right
+        where the last one fits. A stream has 8 bytes or more, as numbers are read 8 at a time.
+        """
+        _, computed, products, brief = self._bounds
+        narrow = max(computed, products).bit_length() <= _WIDEST
+        return narrow and brief.bit_length() < 64 and self.size >= 8
 
     @cached_property
     def widths(self) -> list[int]:
@@ -313,8 +327,9 @@ def compiled(recurrence: Recurrence) -> Any:
     narrow = max(map(abs, [*constants, *made.inverses])) < 1 << 63
     if twin is None or not made.is_narrow or not narrow:
         return None
-    # Passed only if needed: twins of earlier versions do not take it.
-    wide = (True,) * (made._bounds[2].bit_length() > _WIDEST)
+    # Passed only if needed: twins of earlier versions do not take them.
+    wide, brief = made._bounds[2].bit_length() > _WIDEST, made.is_brief
+    how = (wide, brief) if brief else (wide,) * wide
     try:
         found = twin.Recurrence(
             *(made.p.buffers, by.fraction + made.p.bits - _POINT, made.p.bits, made.decoder_bits),
@@ -324,7 +339,7 @@ def compiled(recurrence: Recurrence) -> Any:
             *zip(*made.e, strict=True),
             *(made.c, made.w, made.widths),
             *(by.starts, by.columns, made.scales, by.weights, made.inverses),
-            *wide,
+            *how,
         )
         if _agree(InPython(made), found):
             return found
