@@ -18,10 +18,10 @@ from apache_beam.utils import windowed_value
 import beam_dpcount as dp
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.shards import CountShards, SumShards
 from beam_dpcount.dofns.ticks import SEED, CountEachTick, ReadTicks
 from beam_dpcount.dofns.users import BoundArriving, SendToShards
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.wire import PAIR, pack_batch, pack_sums
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import plain

@@ -9,10 +9,10 @@ import numpy as np
 
 import beam_dpcount as dp
 from beam_dpcount import mechanisms
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.mechanisms.base import Mechanism
 from beam_dpcount.mechanisms.single_steps import SingleSteps
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.wire import PAIR
 from tests.person_audit import (
     RHO,

@@ -15,9 +15,9 @@ from apache_beam.utils.timestamp import Timestamp
 import beam_dpcount as dp
 from beam_dpcount.counters.people import Bound
 from beam_dpcount.dofns.parcels import Parcels
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToShards
 from beam_dpcount.mechanisms.rounded import RoundedMechanism
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks.cells import PeopleShards

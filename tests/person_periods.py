@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import beam_dpcount as dp
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.users import BoundShards, SendToShards
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.wire import PAIR
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.person_audit import CLOCK, RHO, TICK, Event, Noised, added, collection, number, placed

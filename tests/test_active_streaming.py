@@ -16,7 +16,6 @@ from beam_dpcount import mechanisms
 from beam_dpcount.counters import people
 from beam_dpcount.counters.counter import calibrate
 from beam_dpcount.dofns.active import CountTogether
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.states import all_ticks
@@ -24,6 +23,7 @@ from beam_dpcount.states.all_ticks import TickPlan
 from beam_dpcount.states.codecs import OTHER_KEYS
 from beam_dpcount.states.envelope import CORRUPT, StateError
 from beam_dpcount.states.people import OTHER_BOUND
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.transforms.active import UNFOLDED, UNTIL
 from benchmarks.cells import Bag, Cell, Timer
 from tests.active import (

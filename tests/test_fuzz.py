@@ -37,7 +37,6 @@ from beam_dpcount.dofns.elements import CountEachElement, ReadElements
 from beam_dpcount.dofns.gathered import CountGathered, GatherNumbers
 from beam_dpcount.dofns.intake import RejectedElementError
 from beam_dpcount.dofns.parcels import StepParcels
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.shards import SumShards
 from beam_dpcount.dofns.ticks import ReadTicks, SumTicks
 from beam_dpcount.dofns.users import SendToShards
@@ -55,6 +54,7 @@ from beam_dpcount.states.codecs import (
 from beam_dpcount.states.envelope import CORRUPT, StateError
 from beam_dpcount.states.pending import tick_of
 from beam_dpcount.states.people import Mark, PeopleCodec, Rows
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.wire import PAIR, batches_of, pack_sums, parcel_of
 from beam_dpcount.statistics import Edges, Episodes, SpanningForest, Words
 from beam_dpcount.statistics.items import Items

@@ -31,10 +31,10 @@ from beam_dpcount.budget.ledger import Ledger
 from beam_dpcount.counters.users import UserChange
 from beam_dpcount.dofns.intake import Intake, Lost
 from beam_dpcount.dofns.parcels import ElementParcels, StepParcels
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.states.all_ticks import TickPlan
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.wire import time_of, timed
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms import ticks as tick_transforms

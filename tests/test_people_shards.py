@@ -21,13 +21,13 @@ from beam_dpcount.counters.people import Bound, Seen
 from beam_dpcount.dofns import users as dofns
 from beam_dpcount.dofns.intake import Excess
 from beam_dpcount.dofns.parcels import ElementParcels, Parcels, StepParcels
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.users import BoundArriving, SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.states import people as states
 from beam_dpcount.states.envelope import CORRUPT, StateError
 from beam_dpcount.states.people import DIGEST, OTHER_BOUND, OTHER_PLACEMENT, OTHER_SHARDS
+from beam_dpcount.states.placement import Placement
 from benchmarks.cells import Bag, PeopleShards
 from tests.messages import says
 from tests.people import EXACT, people, tick_count
@@ -363,7 +363,7 @@ def test_a_secret_places_people_and_stays_out_of_pickles() -> None:
     names = [f"p{i}" for i in range(300)]
     assert sum(place(name) == plain(name) for name in names) < 10
     code = (
-        "import beam_dpcount as dp; from beam_dpcount.dofns.placement import Placement;"
+        "import beam_dpcount as dp; from beam_dpcount.states.placement import Placement;"
         f"f = Placement(1024, dp.ReplayableEntropy({SECRET!r}, run_id='x')).finder();"
         f"print([f(f'p{{i}}') for i in range(300)])"
     )

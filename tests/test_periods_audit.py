@@ -22,10 +22,10 @@ from beam_dpcount.counters.periods import periods_of
 from beam_dpcount.counters.selection import Selection
 from beam_dpcount.counters.users import UserChange, cross_products
 from beam_dpcount.dofns.periods import BoundPeriods
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.mechanisms import BinaryTree, NormalizedBLT, ProfiledBLT, SquareRoot
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.wire import PAIR
 from benchmarks.cells import PeopleShards
 from tests.audit.exact import keeps_budget

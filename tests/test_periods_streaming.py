@@ -17,12 +17,12 @@ from beam_dpcount.counters.people import NO_PERIOD, Bound, Seen
 from beam_dpcount.counters.periods import Periods, periods_of
 from beam_dpcount.dofns import users as dofns
 from beam_dpcount.dofns.periods import BoundPeriods
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.states import people as states
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.people import OTHER_BOUND
+from beam_dpcount.states.placement import Placement
 from benchmarks.cells import PeopleShards, Timer
 from tests.messages import says
 from tests.people import tick_count

@@ -12,11 +12,11 @@ from apache_beam.transforms.window import GlobalWindow
 import beam_dpcount as dp
 from beam_dpcount.dofns.intake import Intake, RejectedElementError
 from beam_dpcount.dofns.parcels import StepParcels, TickParcels
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.rows import is_row
 from beam_dpcount.dofns.users import SendToShards
 from beam_dpcount.dofns.windows import WindowCheck
 from beam_dpcount.reading import UNREADABLE, read, text_of
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.statistics.numbers import Numbers
 from beam_dpcount.transforms.ticks import TickNumbers
 from tests.hostile import Hidden, Shut

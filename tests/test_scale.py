@@ -17,8 +17,8 @@ import beam_dpcount as dp
 from beam_dpcount.counters.people import Bound, Seen
 from beam_dpcount.dofns import users as bounding
 from beam_dpcount.dofns.parcels import Parcels
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.users import BoundArriving, BoundShards, SendToShards
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.wire import record_of, records_of
 from beam_dpcount.transforms.ticks import TickNumbers
 from benchmarks import people

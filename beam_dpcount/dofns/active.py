@@ -33,7 +33,6 @@ from beam_dpcount.counters.people import Bound, Seen
 from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.horizon import Horizon
 from beam_dpcount.dofns.parcels import Parcels
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.users import EVERYWHERE, Bounding, SendToShards
@@ -43,6 +42,7 @@ from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.states.all_ticks import TickPlan, name_of, shards_of
 from beam_dpcount.states.envelope import corrupt
 from beam_dpcount.states.people import Active, ActivityCodec, Mark
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.tick_shards import KeyShard
 from beam_dpcount.states.wire import (
     PAIR,

@@ -13,10 +13,10 @@ from apache_beam.utils.timestamp import Timestamp
 from beam_dpcount.counters.people import Bound
 from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.parcels import Parcels
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.users import BoundArriving
 from beam_dpcount.states.people import Mark
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.wire import time_of
 
 

@@ -25,10 +25,10 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from beam_dpcount.counters.people import NOBODY, Bound, Seen, Users
 from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.parcels import Parcels
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.states.people import MERGED, Mark, PeopleCodec, Rows
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.states.wire import parcel_of, record_of, records_of, time_of, timed
 
 SHARDS = 1024  # of people, where they are grouped: of 10^9 events one has a million

@@ -12,12 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_dpcount.checks import ParameterError
+from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.lanes.contents import Contents, contents_of
 from beam_dpcount.lanes.keys import KeysLane
+from beam_dpcount.lanes.resumed import ResumedLane
 from beam_dpcount.lanes.spill import MEMORY
 from beam_dpcount.lanes.ticks import Columns, ListedLane, Row, Series, TickLane
 from beam_dpcount.plans.sentence import Part, TickCountPlan
 from beam_dpcount.states.all_vectors import AggregatePlan, Reading, TickRow
+from beam_dpcount.states.count_state import CountState, PartState
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint
 
@@ -32,9 +36,15 @@ class PartsLane:
       label: that of the transform which would count it in a pipeline: noise goes by it.
       memory: as for TickLane, of all parts.
       split: gives the keys of a cell that has several; None: a cell is a key.
+      state: what an earlier run of the same count kept, or `CountState()` where this is the first
+        of several; None: it is the only one.
 
     Attributes:
       contents: what makes columns of what events count.
+
+    Raises:
+      ParameterError: a count that goes on later does not take such arguments.
+      StateError: the state is not one of this count.
     """
 
     def __init__(
@@ -43,16 +53,24 @@ class PartsLane:
         label: str,
         memory: int = MEMORY,
         split: Callable[[str], Sequence[str]] | None = None,
+        state: CountState | None = None,
     ) -> None:
         self._count, self._split, parts = count, split, count._parts
+        if state is not None:
+            _check_goes_on(count)
+        self._views = None if state is None else dict(state.views)
+        kept = [PartState()] * len(parts) if state is None or not state.parts else state.parts
         known: dict[tuple[Metric, ...], Contents] = {}  # views of the same metrics read alike
         lanes = list[TickLane]()
-        for part in parts:
+        for part, of_part in zip(parts, kept, strict=True):
             contents = known.setdefault(part.metrics, contents_of(part))
             name = "TickCount" if len(parts) == 1 else f"Part {part.label}"
             share = max(memory // len(parts), 1)
-            kind = ListedLane if part.engine.selection is None else KeysLane
-            lanes.append(kind(part.engine, contents, f"{label}/{name}", share))
+            how = part.engine, contents, f"{label}/{name}", share
+            if state is not None:
+                lanes.append(ResumedLane(*how, of_part))
+                continue
+            lanes.append((ListedLane if part.engine.selection is None else KeysLane)(*how))
         self.contents = [*known.values()]
         self._lanes = [
             (part, lane, [*known].index(part.metrics))
@@ -77,14 +95,29 @@ class PartsLane:
         known = [self._by_step(part, lane) for part, lane in listed]
         combined = self._count.combined
         for of_key in zip(*known, strict=True):
-            state: Sequence[float] | None = None
+            key = of_key[0][0]
+            state: Sequence[float] | None = (self._views or {}).get(key)
             for step in sorted(of_key[0][1]):
-                row = self._joined(of_key[0][0], step, [steps[step] for _, steps in of_key])
+                row = self._joined(key, step, [steps[step] for _, steps in of_key])
                 if combined is not None:
                     values, stddevs, lows, highs = columns = [dict(each) for each in row[6:10]]
                     state = combined.row(state, step, columns)
                     row = row._replace(values=values, stddevs=stddevs, lows=lows, highs=highs)
                 yield row
+            if self._views is not None and state is not None:
+                self._views[key] = tuple(state)
+
+    @property
+    def state(self) -> CountState:
+        """What a later run goes on from, once all rows were taken.
+
+        Raises:
+          TypeError: this is the only run.
+        """
+        if self._views is None:
+            raise TypeError("a count that does not go on keeps no state")
+        parts = [lane.state for _, lane, _ in self._lanes if isinstance(lane, ResumedLane)]
+        return CountState(tuple(parts), self._views)
 
     def _by_step(self, part: Part, lane: ListedLane) -> Iterator[tuple[str, dict[int, TickRow]]]:
         """The rows of each key, by tick; counts that start anew may go on beyond the clock."""
@@ -119,6 +152,21 @@ class PartsLane:
         notes = _together(names, [row.notes for row in rows])
         number = numbers[-1] if numbers else None
         return TickRow(*(key, step, start, end, number, names), values, stddevs, lows, highs, notes)
+
+
+def _check_goes_on(count: TickCountPlan) -> None:
+    """Refuse what a count does not remember from one run to the next."""
+    if isinstance(count.keys, SelectKeys):
+        raise ParameterError(
+            "keys",
+            "are not listed, and a count that goes on later knows listed ones only",
+            "list {keys}",
+        )
+    for part in count._parts:
+        if not part.engine.noise.is_replayable:
+            raise ParameterError(
+                "entropy", "is new in each run, and a state has noise of its own", "leave it out"
+            )
 
 
 def _under_each_key(columns: Columns, split: Callable[[str], Sequence[str]]) -> Columns:

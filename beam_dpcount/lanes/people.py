@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from beam_dpcount.counters.people import Bound, Seen
 from beam_dpcount.mechanisms.base import IntArray
 
 Ties = Callable[[IntArray], Sequence[npt.NDArray[Any]]]
+
+
+class Group(NamedTuple):
+    """Rows of some people.
+
+    Fields:
+      whose: texts, each once; None where nobody asks for them.
+      codes: whose each row is, as its place among them; with periods that are bounded apart,
+        number of periods * place + period.
+      micros: their times.
+      names: their keys, as codes from 0: number of keys * count of the clock + place of the key.
+    """
+
+    whose: pa.Array | None
+    codes: IntArray
+    micros: IntArray
+    names: IntArray
 
 
 def counted_rows(

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from beam_dpcount.counters.people import Bound
 from beam_dpcount.lanes.cells import BoolArray
 from beam_dpcount.lanes.contents import Contents
-from beam_dpcount.lanes.people import counted_rows, firsts_of
+from beam_dpcount.lanes.people import Group, Ties, counted_rows, firsts_of
 from beam_dpcount.lanes.spill import MEMORY, Waiting
 from beam_dpcount.lanes.totals import Totals
 from beam_dpcount.mechanisms.base import IntArray
@@ -94,16 +94,22 @@ class TickLane(ABC):
         plan = self.plan
         self._contents, self._bound, clock = contents, count.bound, plan.clock
         self._ended = clock.all_ended(plan.until)
-        self._ticks = max(self._ended, 1)  # a clock without an end has many more
+        self._after = self._came_to()
+        # A clock without an end has many more.
+        self._ticks = max(self._ended - self._after, 1)
         self._restarts = None if count.restarts is None else self._passed()
         self._periods, self._waiting = count.periods, Waiting(memory)
+
+    def _came_to(self) -> int:
+        """How many ticks an earlier run has released: their events do not count any more."""
+        return 0
 
     def _passed(self) -> IntArray:
         """How many ticks there are before each count of the clock that has begun."""
         clock, passed = self.plan.clock, list[int]()
         for origin in clock.origins():
             before = clock.passed_at(origin)
-            if before >= self._ticks:
+            if before >= max(self._ended, 1):
                 break
             passed.append(before)
         return np.array(passed, dtype=np.int64)
@@ -117,7 +123,7 @@ class TickLane(ABC):
     ) -> None:
         """Takes events; as for Columns."""
         steps = self.plan.clock.ticks_of(micros)
-        takes = (steps > 0) & (steps <= self._ended) & (contents[0] != 0)
+        takes = (steps > self._after) & (steps <= self._ended) & (contents[0] != 0)
         places = self._places(keys, len(micros))
         takes &= places >= 0
         if self._bound is not None and people is not None:
@@ -146,6 +152,7 @@ class TickLane(ABC):
         """The keys, by their places."""
 
     _is_listed = True  # whether the keys were listed
+    _asks_whose = False  # whether the texts of people are asked for once their rows are sorted
 
     @abstractmethod
     def rows(self) -> Iterator[Row | TickRow]:
@@ -172,19 +179,21 @@ class TickLane(ABC):
     def _cells(self, places: IntArray, steps: IntArray) -> IntArray:
         """The first cell of events, of those of all keys, ticks and sums."""
         return np.asarray(
-            (places * self._ticks + (steps - 1)) * self._contents.width, dtype=np.int64
+            (places * self._ticks + (steps - 1 - self._after)) * self._contents.width,
+            dtype=np.int64,
         )
 
     def _count_people(
-        self, bound: Bound, group: pa.Table, ranks: tuple[IntArray, IntArray]
+        self, bound: Bound, table: pa.Table, ranks: tuple[IntArray, IntArray]
     ) -> None:
         """Adds what counts of the rows of some people."""
-        people = group["person"].dictionary_encode()
+        people = table["person"].dictionary_encode()
         codes = np.concatenate([chunk.indices.to_numpy() for chunk in people.chunks])
+        whose = people.chunks[0].dictionary if self._asks_whose else None
         micros, places, *contents = (
-            group[name].to_numpy().astype(np.int64, copy=False) for name in group.column_names[1:]
+            table[name].to_numpy().astype(np.int64, copy=False) for name in table.column_names[1:]
         )
-        del group, people
+        del table, people
         steps, names, (last, first) = self.plan.clock.ticks_of(micros), places, ranks
         if self._restarts is not None:  # each count of a key is another key
             counts = np.searchsorted(self._restarts, steps - 1, side="right") - 1
@@ -192,14 +201,21 @@ class TickLane(ABC):
         codes = codes.astype(np.int64)
         if self._periods is not None:  # in each a person is bounded apart
             codes = codes * len(self._periods) + self._periods.starts.ranks(micros) - 1
+        group = Group(whose, codes, micros, names)
 
         def ties(some: IntArray) -> list[npt.NDArray[Any]]:
             counted = self._contents.ties([column[some] for column in contents])
             return [last[places[some]], *counted, first[places[some]]]
 
-        rows = counted_rows(bound, codes, micros, names, ties)
-        firsts = firsts_of(codes[rows], names[rows]) if self._contents.asks_first else None
+        rows, firsts = self._counted(bound, group, ties)
         self._add(places[rows], steps[rows], [column[rows] for column in contents], firsts)
+
+    def _counted(self, bound: Bound, group: Group, ties: Ties) -> tuple[IntArray, BoolArray | None]:
+        """The rows of some people that count, and, if that is asked, which are a person's first."""
+        rows = counted_rows(bound, group.codes, group.micros, group.names, ties)
+        if not self._contents.asks_first:
+            return rows, None
+        return rows, firsts_of(group.codes[rows], group.names[rows])
 
 
 class ListedLane(TickLane):

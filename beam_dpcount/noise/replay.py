@@ -155,6 +155,37 @@ class ReplayableEntropy(Entropy):
         return f"ReplayableEntropy({place}, run_id={self._run_id!r})"
 
 
+class StateEntropy(ReplayableEntropy):
+    """Replayable noise whose secret lives in the state of a count, for this process only.
+
+    A state that is restored over the same rows then repeats its noise to the bit.
+
+    Args:
+      secret: 32 bytes of the system's own randomness, drawn once, when the state is made.
+      run_id: public; of the state.
+
+    Guarantee: as that of `ReplayableEntropy`, to one who has not seen the state.
+    """
+
+    def __init__(self, secret: bytes, run_id: str) -> None:
+        super().__init__("STATE", run_id=run_id)
+        self._own = secret
+
+    def _secret(self) -> bytes:
+        if len(self._own) < _LEAST_SECRET:
+            raise SecretError("the secret of the state is too short: restore the state")
+        return self._own
+
+    def __copy__(self) -> StateEntropy:
+        return StateEntropy(self._own, self._run_id)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the secret of a state does not leave its process")
+
+    def __repr__(self) -> str:
+        return f"StateEntropy(run_id={self._run_id!r})"
+
+
 class Replay:
     """Digests of histories, and the noise that follows from them. Holds keys: never pickled.
 

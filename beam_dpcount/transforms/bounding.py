@@ -12,10 +12,10 @@ from beam_dpcount.counters.people import Bound, Users
 from beam_dpcount.counters.periods import Periods
 from beam_dpcount.dofns.parcels import Parcels
 from beam_dpcount.dofns.periods import BoundPeriods
-from beam_dpcount.dofns.placement import Placement
 from beam_dpcount.dofns.ticks import SEED
 from beam_dpcount.dofns.users import SHARDS, BoundArriving, BoundShards, SendToShards
 from beam_dpcount.noise.entropy import Entropy
+from beam_dpcount.states.placement import Placement
 from beam_dpcount.transforms.inputs import in_windows, once_per_window
 
 

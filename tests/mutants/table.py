@@ -50,11 +50,85 @@ _COMMANDS = "beam_dpcount/commands"
 _AUDIT = "tests/test_audit.py::test_bit_streams_keep_the_budget"
 _NORMS = "tests/test_contract.py::test_sensitivity_is_the_largest_column_norm_of_the_encoder"
 _PEOPLE = "tests/test_people_shards.py::"
+_GOES_ON = "tests/test_goes_on.py::"
 _STEPS = (
     "tests/test_contract.py::test_steps_and_release_agree_and_draw_each_coordinate_once_in_order"
 )
 
 MUTANTS = (
+    # Counts that go on
+    Mutant(
+        "runs that go on",
+        "people of earlier runs are forgotten, and their events count again",
+        f"{_LANES}/resumed.py",
+        "Remembered(count, state.people, self._name_of)",
+        "Remembered(count, (), self._name_of)",
+        f"{_GOES_ON}test_runs_together_are_one[few-people's events]",
+    ),
+    Mutant(
+        "runs that go on",
+        "what counted in earlier runs takes no place in the bound of a key",
+        f"{_LANES}/remembered.py",
+        "        held, whose = held[~full[whose]], whose[~full[whose]]\n",
+        "        held, whose = held[:0], whose[:0]\n",
+        f"{_GOES_ON}test_runs_together_are_one[few-apart]",
+    ),
+    Mutant(
+        "runs that go on",
+        "a person is the same in all periods",
+        f"{_LANES}/remembered.py",
+        "marks[shard].person(texts[place].encode(), period)",
+        "marks[shard].person(texts[place].encode(), 0)",
+        f"{_GOES_ON}test_runs_together_are_one[few-periods]",
+    ),
+    Mutant(
+        "runs that go on",
+        "rows of later ticks take a place in the bound before their tick has ended",
+        f"{_LANES}/ticks.py",
+        "takes = (steps > self._after) & (steps <= self._ended) & (contents[0] != 0)",
+        "takes = (steps > self._after) & (contents[0] != 0)",
+        f"{_GOES_ON}test_the_run_does_not_depend_on_rows_of_later_ticks[periods]",
+    ),
+    Mutant(
+        "runs that go on",
+        "the keys of a digest are drawn anew by each run",
+        f"{_LANES}/remembered.py",
+        "        return PeopleShard(self._codec.cell(mark), tuple(pieces))\n",
+        "        return PeopleShard(self._codec.cell(self._codec.begin()), ())\n",
+        f"{_GOES_ON}test_runs_together_are_one[few-one event]",
+    ),
+    Mutant(
+        "runs that go on",
+        "views that are combined start anew in each run",
+        f"{_LANES}/parts.py",
+        "(self._views or {}).get(key)",
+        "None",
+        f"{_GOES_ON}test_runs_together_are_one[few-combined]",
+    ),
+    Mutant(
+        "runs that go on",
+        "late events count at the next tick, whose rows are not read again",
+        f"{_LANES}/resumed.py",
+        "        if plan.fold:\n",
+        "        if plan.fold and not plan.keys:\n",
+        f"{_GOES_ON}test_what_does_not_go_on_is_refused_by_name",
+    ),
+    Mutant(
+        "runs that go on",
+        "altered states pass",
+        f"{_STATES}/count_state.py",
+        "        if hashlib.blake2b(body, digest_size=_DIGEST).digest() != data[-_DIGEST:]:\n",
+        "        if len(data) < _DIGEST:\n",
+        f"{_GOES_ON}test_altered_states_are_refused",
+    ),
+    Mutant(
+        "runs that go on",
+        "the secret of a state is pickled",
+        f"{_NOISE}/replay.py",
+        '        raise TypeError("the secret of a state does not leave its process")\n',
+        "        return StateEntropy, (self._own, self._run_id)\n",
+        f"{_GOES_ON}test_secrets_of_states_leave_no_process",
+    ),
     # Alarms
     Mutant(
         "an alarm",
@@ -1973,7 +2047,7 @@ MUTANTS = (
     Mutant(
         "shards of people",
         "each submission places people by another key",
-        f"{_DOFNS}/placement.py",
+        f"{_STATES}/placement.py",
         'return b"" if self.entropy is None else self.entropy.placement_key',
         "return hashlib.blake2b(repr(id(self)).encode(), digest_size=32).digest()",
         f"{_PEOPLE}test_a_secret_places_people_and_stays_out_of_pickles",
