@@ -83,10 +83,10 @@ MUTANTS = (
     ),
     Mutant(
         "runs that go on",
-        "rows of later ticks take a place in the bound before their tick has ended",
+        "rows count before their tick has ended",
         f"{_LANES}/ticks.py",
-        "takes = (steps > self._after) & (steps <= self._ended) & (contents[0] != 0)",
-        "takes = (steps > self._after) & (contents[0] != 0)",
+        "        self._ended = clock.all_ended(plan.until)\n",
+        "        self._ended = clock.all_ended(None)\n",
         f"{_GOES_ON}test_the_run_does_not_depend_on_rows_of_later_ticks[periods]",
     ),
     Mutant(
