@@ -21,7 +21,9 @@ from beam_dpcount.lanes.spill import MEMORY
 from beam_dpcount.lanes.ticks import Columns, ListedLane, Row, Series, TickLane
 from beam_dpcount.plans.sentence import Part, TickCountPlan
 from beam_dpcount.states.all_vectors import AggregatePlan, Reading, TickRow
+from beam_dpcount.states.codecs import OTHER_COUNTER
 from beam_dpcount.states.count_state import CountState, PartState
+from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint
 
@@ -59,10 +61,14 @@ class PartsLane:
         if state is not None:
             _check_goes_on(count)
         self._views = None if state is None else dict(state.views)
-        kept = [PartState()] * len(parts) if state is None or not state.parts else state.parts
+        before = [PartState()] * len(parts)
+        if state is not None and state.parts:
+            before = [*state.parts]
+        if len(before) != len(parts):
+            raise StateError(OTHER_COUNTER)
         known: dict[tuple[Metric, ...], Contents] = {}  # views of the same metrics read alike
         lanes = list[TickLane]()
-        for part, of_part in zip(parts, kept, strict=True):
+        for part, of_part in zip(parts, before, strict=True):
             contents = known.setdefault(part.metrics, contents_of(part))
             name = "TickCount" if len(parts) == 1 else f"Part {part.label}"
             share = max(memory // len(parts), 1)

@@ -13,10 +13,8 @@ from beam_dpcount.lanes.cells import BoolArray
 from beam_dpcount.lanes.people import Group, Ties, counted_rows, firsts_of
 from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.states.count_state import PeopleShard
-from beam_dpcount.states.people import DIGEST, Mark, PeopleCodec
+from beam_dpcount.states.people import DIGEST, DIGESTS, PeopleCodec
 from beam_dpcount.states.placement import Placement
-
-_DIGESTS = f"S{DIGEST}"  # which compares all bytes: shorter ones are filled up with zeros
 
 
 class Remembered:
@@ -43,21 +41,15 @@ class Remembered:
         if not shards:
             shards = [PeopleShard(codec.cell(codec.begin())) for _ in range(placement.shards)]
         self._marks = [codec.mark(shard.cell) for shard in shards]
-        self._kinds = [_DIGESTS]
-        if codec.keeps_names:
-            self._kinds += [_DIGESTS, "u1", "<i8"] if count.bound.gap else [_DIGESTS, "u1"]
-        if self._periods is not None:
-            self._kinds.append("<u4")
         held = [
             codec.held(mark, shard.pieces) for mark, shard in zip(self._marks, shards, strict=True)
         ]
         self._columns: list[list[npt.NDArray[Any]]] = [
             [np.concatenate([np.frombuffer(each[place], kind) for each in held])]
-            for place, kind in enumerate(self._kinds)
+            for place, kind in enumerate(codec.kinds)
         ]
         rows = [len(each[0]) // DIGEST for each in held]
         self._of_shard = [np.repeat(np.arange(len(held)), rows)]
-        self._before = sum(rows)  # rows of earlier runs, which stand first
 
     def counted(
         self, bound: Bound, group: Group, ties: Ties, asks_first: bool
@@ -69,7 +61,7 @@ class Remembered:
         """
         owners, back = np.unique(group.codes, return_inverse=True)
         shards, periods, digests = self._digests(group, owners)
-        mine = np.frombuffer(b"".join(digests), _DIGESTS)
+        mine = np.frombuffer(b"".join(digests), DIGESTS)
         held, whose = self._rows_of(mine)
         full = self._counts_of(whose, held, len(owners)) >= bound.events
         rest = np.flatnonzero(~full[back])
@@ -77,7 +69,8 @@ class Remembered:
         codes, names = back[rest], group.names[rest]
         known = self._names(digests, shards, whose, held, codes, names)
         micros, n = group.micros[rest], len(held)
-        earlier = np.full(n, int(micros.min(initial=0)) - 1)
+        # Just before: rows are sorted by a code of person and time, which 64 bits must hold.
+        earlier = np.full(n, micros.min() - 1 if len(micros) else 0)
         if bound.gap:
             earlier = self._columns[3][0][held]
 
@@ -89,7 +82,7 @@ class Remembered:
         new = every >= n
         firsts = firsts_of(both[0][every], both[1][every])[new] if asks_first else None
         counted = rest[every[new] - n]
-        self._note(group, counted, back[counted], (shards, periods, digests))
+        self._note(group, counted, back[counted], (shards, periods, digests), bool(bound.gap))
         return counted, firsts
 
     def _digests(self, group: Group, owners: IntArray) -> tuple[IntArray, IntArray, list[bytes]]:
@@ -158,11 +151,12 @@ class Remembered:
         rows: IntArray,
         owners: IntArray,
         of_owners: tuple[IntArray, IntArray, list[bytes]],
+        timed: bool,
     ) -> None:
-        """Remembers events that count, whose these are."""
+        """Remembers events that count, whose these are, and when they were if that is asked."""
         shards, periods, digests = of_owners
         added: list[npt.NDArray[Any]] = [
-            np.frombuffer(b"".join([digests[owner] for owner in owners.tolist()]), _DIGESTS)
+            np.frombuffer(b"".join([digests[owner] for owner in owners.tolist()]), DIGESTS)
         ]
         if self._codec.keeps_names:
             places = zip(owners.tolist(), group.names[rows].tolist(), strict=True)
@@ -173,9 +167,9 @@ class Remembered:
                     mark, digest = self._marks[int(shards[place[0]])], digests[place[0]]
                     known[place] = mark.names(digest, [self._name_of(place[1])])[0]
                 cells.append(known[place])
-            added.append(np.frombuffer(b"".join(cells), _DIGESTS))
+            added.append(np.frombuffer(b"".join(cells), DIGESTS))
             added.append(np.ones(len(rows), dtype=np.uint8))
-            if len(self._kinds) > 3 and self._kinds[3] == "<i8":
+            if timed:
                 added.append(group.micros[rows])
         if self._periods is not None:
             added.append(periods[owners].astype("<u4"))
@@ -185,22 +179,18 @@ class Remembered:
 
     def shards(self, until: int) -> tuple[PeopleShard, ...]:
         """What the next run needs. Periods of which all ticks ended by then are forgotten."""
+        codec, periods = self._codec, self._periods
         columns = [np.concatenate(column) for column in self._columns]
-        of_shard, closed = np.concatenate(self._of_shard), 0
-        if self._periods is not None:
-            closed = min(max(self._periods.of(until), 0), len(self._periods))
-            stays = columns[-1] >= closed
-            columns, of_shard = [column[stays] for column in columns], of_shard[stays]
+        of_shard = np.concatenate(self._of_shard)
         order = np.argsort(of_shard, kind="stable")
         ends = np.searchsorted(of_shard[order], np.arange(len(self._marks) + 1))
-        made = []
+        shards = []
         for number, mark in enumerate(self._marks):
             rows = order[ends[number] : ends[number + 1]]
-            made.append(self._shard(mark._replace(closed=max(mark.closed, closed)), columns, rows))
-        return tuple(made)
-
-    def _shard(
-        self, mark: Mark, columns: Sequence[npt.NDArray[Any]], rows: IntArray
-    ) -> PeopleShard:
-        mark, pieces = self._codec.merged(mark, [column[rows].tobytes() for column in columns])
-        return PeopleShard(self._codec.cell(mark), tuple(pieces))
+            own = [column[rows].tobytes() for column in columns]
+            if periods is None:
+                mark, pieces = codec.merged(mark, own)
+            else:
+                mark, pieces = codec.closed(mark, own, max(periods.of(until), 0))
+            shards.append(PeopleShard(codec.cell(mark), tuple(pieces)))
+        return tuple(shards)

@@ -24,9 +24,10 @@ from beam_dpcount.mechanisms.base import IntArray
 from beam_dpcount.plans.ticks import TickNumbersPlan
 from beam_dpcount.states.all_ticks import restart_of
 from beam_dpcount.states.all_vectors import AggregatePlan
+from beam_dpcount.states.codecs import OTHER_KEYS
 from beam_dpcount.states.count_state import PartState
+from beam_dpcount.states.envelope import StateError, corrupt
 from beam_dpcount.states.tick_shards import KeyShard, TickOfShard
-from beam_dpcount.states.wire import PAIR
 
 
 class ResumedLane(ListedLane):
@@ -72,10 +73,16 @@ class ResumedLane(ListedLane):
             )
         draws = plan.draws("streaming")
         self._of = [KeyShard(plan, number, draws) for number in range(plan.shards)]
-        self._kept = list(self.state.shards) or [shard.begin() for shard in self._of]
-        came = {shard.released(cell) for shard, cell in zip(self._of, self._kept, strict=True)}
-        (ticks,) = came  # all shards release the same
-        return ticks
+        self._cells_before = list(self.state.shards) or [shard.begin() for shard in self._of]
+        if len(self._cells_before) != len(self._of):
+            raise StateError(OTHER_KEYS)
+        pairs = zip(self._of, self._cells_before, strict=True)
+        ticks = {shard.released(cell) for shard, cell in pairs}
+        begun, people = bool(self.state.shards), bool(self.state.people)
+        # All shards release the same; and who is forgotten would count again.
+        if len(ticks) > 1 or people != (begun and self._bound is not None):
+            raise corrupt()
+        return ticks.pop()
 
     def _name_of(self, code: int) -> bytes:
         """A key as its person's shard names it, given its code."""
@@ -96,7 +103,7 @@ class ResumedLane(ListedLane):
         sums = self._totals.between(0, keys * self._ticks * width)
         sums = sums.reshape(keys, self._ticks, width)
         cells = []
-        for number, (shard, cell) in enumerate(zip(self._of, self._kept, strict=True)):
+        for number, (shard, cell) in enumerate(zip(self._of, self._cells_before, strict=True)):
             of_shard = sums[number :: plan.shards]
             for tick in range(self._after + 1, self._ended + 1):
                 due = _packed(of_shard[:, tick - self._after - 1].ravel(), tick, shard.size)
@@ -133,7 +140,7 @@ def _packed(sums: IntArray, tick: int, size: int) -> list[bytes]:
     if not len(there):
         return []
     pairs = np.stack(((tick - 1) * size + there + 1, sums[there]), axis=1).astype("<i8")
-    return [pairs.tobytes()] if pairs.nbytes >= PAIR.size else []
+    return [pairs.tobytes()]
 
 
 class _NothingLater:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -90,6 +90,11 @@ class CountState:
         Raises:
           StateError: the bytes are cut short, altered, or of another format.
         """
+        if not data.startswith(MAGIC):
+            raise StateError(
+                "this is no state of a count, or one of another version: give the state that a "
+                "run left"
+            )
         body = data[:-_DIGEST]
         if hashlib.blake2b(body, digest_size=_DIGEST).digest() != data[-_DIGEST:]:
             raise corrupt()
@@ -100,11 +105,7 @@ class CountState:
 
     @classmethod
     def _read(cls, data: bytes) -> CountState:
-        magic, size = _HEAD.unpack_from(data)
-        if magic != MAGIC:
-            raise StateError(
-                "this is no state of a count, or of a later version: give the file that a run left"
-            )
+        _, size = _HEAD.unpack_from(data)
         about: dict[str, Any] = json.loads(data[_HEAD.size : _HEAD.size + size])
         rest = _Blobs(data, _HEAD.size + size)
         parts = tuple(
@@ -124,9 +125,6 @@ class CountState:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.parts)} parts, which keep exact sums)"
-
-    def __iter__(self) -> Iterator[PartState]:
-        return iter(self.parts)
 
 
 class _Blobs:

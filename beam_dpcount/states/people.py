@@ -44,7 +44,8 @@ SECRET = 32
 MERGED = 64  # pieces that come to a bag before all are made few
 PIECE = 1 << 15  # rows of a piece that a merge writes
 
-_PERIOD = 4  # bytes of the number of one
+# As a type of NumPy: it compares all bytes, as the shorter of two texts is filled up with zeros.
+DIGESTS = f"S{DIGEST}"
 
 _HEAD = struct.Struct("<3I")
 _NUMBERS = struct.Struct("<3q")
@@ -141,13 +142,15 @@ class PeopleCodec(Envelope):
         ]
         super().__init__(parts)
         self.keeps_names = bound.events > 1  # else nothing is asked of one who is there
-        self._widths = [DIGEST]
+        kinds = [DIGESTS]
         if self.keeps_names:
-            self._widths += [DIGEST, 1, 8] if bound.gap else [DIGEST, 1]
-        self._of_people = len(self._widths)  # columns that the rule needs
+            kinds += [DIGESTS, "u1", "<i8"] if bound.gap else [DIGESTS, "u1"]
+        self._of_people = len(kinds)  # columns that the rule needs
         self._gap, self._periods = bound.gap, periods
         if periods is not None:
-            self._widths.append(_PERIOD)
+            kinds.append("<u4")
+        self.kinds = kinds  # of the columns
+        self._widths = [np.dtype(kind).itemsize for kind in kinds]
 
     def begin(self, source: Callable[[int], bytes] = os.urandom) -> Mark:
         """The mark of a shard in which there is nobody yet. The secret is in no release."""
@@ -256,9 +259,14 @@ class PeopleCodec(Envelope):
             pieces.append(piece)
         return mark._replace(merged=mark.pieces), pieces
 
-    def closed(self, mark: Mark, columns: Sequence[bytes]) -> tuple[Mark, list[bytes]]:
-        """The mark once the next period is closed, and the pieces of the periods after it."""
-        mark = mark._replace(closed=mark.closed + 1)
+    def closed(
+        self, mark: Mark, columns: Sequence[bytes], many: int | None = None
+    ) -> tuple[Mark, list[bytes]]:
+        """The mark once so many periods are closed, and the pieces of the periods after them.
+
+        By default one more than before.
+        """
+        mark = mark._replace(closed=mark.closed + 1 if many is None else max(mark.closed, many))
         stays = np.frombuffer(columns[-1], "<u4") >= mark.closed
         each = zip(columns, self._widths, strict=True)
         rows = [np.frombuffer(column, f"V{width}")[stays].tobytes() for column, width in each]

@@ -93,8 +93,8 @@ MUTANTS = (
         "runs that go on",
         "the keys of a digest are drawn anew by each run",
         f"{_LANES}/remembered.py",
-        "        return PeopleShard(self._codec.cell(mark), tuple(pieces))\n",
-        "        return PeopleShard(self._codec.cell(self._codec.begin()), ())\n",
+        "            shards.append(PeopleShard(codec.cell(mark), tuple(pieces)))\n",
+        "            shards.append(PeopleShard(codec.cell(codec.begin()), ()))\n",
         f"{_GOES_ON}test_runs_together_are_one[few-one event]",
     ),
     Mutant(
@@ -112,6 +112,14 @@ MUTANTS = (
         "        if plan.fold:\n",
         "        if plan.fold and not plan.keys:\n",
         f"{_GOES_ON}test_what_does_not_go_on_is_refused_by_name",
+    ),
+    Mutant(
+        "runs that go on",
+        "digests that end in a zero byte are other people in the next run",
+        f"{_LANES}/remembered.py",
+        '.ljust(DIGEST, b"\\0")',
+        "",
+        f"{_GOES_ON}test_people_whose_digests_end_in_zeros_are_remembered",
     ),
     Mutant(
         "runs that go on",
