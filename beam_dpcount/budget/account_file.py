@@ -63,6 +63,8 @@ def check_local(path: str) -> None:
 
 def is_account(path: str) -> bool:
     """Whether a file begins as accounts do."""
+    if not os.path.isfile(path):  # reading a pipe would wait for its writer
+        return False
     with suppress(OSError), open(path, "rb") as file:
         return file.read(len(_BEGINNING)) == _BEGINNING
     return False
@@ -70,13 +72,11 @@ def is_account(path: str) -> bool:
 
 def is_to_be_made(path: str) -> bool:
     """Whether `create` makes an account here: there is no file, or the beginning of one."""
-    try:
-        with open(path, "rb") as file:
-            return _is_cut_off(file.read(_BLOCK))
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
+    if not os.path.isfile(path):
+        return not os.path.lexists(path)
+    with suppress(OSError), open(path, "rb") as file:
+        return _is_cut_off(file.read(_BLOCK))
+    return False
 
 
 def read_account(path: str) -> Account:
