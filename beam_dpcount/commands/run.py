@@ -13,14 +13,21 @@ from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands import manifest, spending, stop, summary
 from beam_dpcount.commands.app import say, warn
 from beam_dpcount.commands.figures import keys as plot_keys
-from beam_dpcount.commands.files import streams, tables
+from beam_dpcount.commands.files import databases, streams, tables
 from beam_dpcount.commands.files.events import check, notes, ready
-from beam_dpcount.commands.files.formats import STANDARD, InputError, Places
+from beam_dpcount.commands.files.formats import (
+    STANDARD,
+    InputError,
+    Places,
+    is_file,
+    is_table,
+)
 from beam_dpcount.commands.files.inputs import files_of
 from beam_dpcount.commands.lanes import lane_of
 from beam_dpcount.commands.options import named_as_options
 from beam_dpcount.commands.progress import Progress
 from beam_dpcount.commands.report import UNBOUNDED, WARNING, past_horizon
+from beam_dpcount.noise.replay import ReplayableEntropy
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
@@ -61,6 +68,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     about = manifest.text(task, budget)
     place = streams.place_of(options.output, options.output_format)
     task.output = tables.Output(place, task.table(), about)
+    table = _table(task)
     lane.write(task.output)
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
     warned, missing = [f"warning: {weak}"] if weak else [], []
@@ -72,7 +80,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         foretold = [*_there(options), *spending.foretold(task, named), *task.foretold()]
         say([DRY, *warnings, *told, f"note: {lane.says}", *foretold])
         return
-    beside = None if options.output == STANDARD else manifest.path_of(place)
+    beside = manifest.path_of(place) if is_file(options.output) else None
     made = place, beside, options.rejected, options.plot, options.report
     stop.expect(*(path for path in made if path))
     size = sum(data.size_in_bytes for data in files)
@@ -83,7 +91,9 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         # How much is released is said in any case, before the budget is spent: it has no label.
         say([*(line for line in told if verbose or line[:5] not in _NOTES), *spent])
         late = finished(lane, size)
-    if beside is None:
+    if table is not None:
+        _insert(task, table)
+    elif beside is None:
         streams.give_out(place)
     else:
         manifest.write(place, about)
@@ -113,6 +123,23 @@ def finished(lane: Any, size: int) -> Any:
     """Counts, and shows how far it has come; as `Pipeline.run`."""
     with Progress(size=size) as progress:
         return lane.run(progress)
+
+
+def _table(task: Task) -> databases.DatabaseTable | None:
+    """The table that is the output, if it is one; an InputError if it takes no rows of this run."""
+    if not is_table(task.options.output):
+        return None
+    table = databases.DatabaseTable(task.options.output, task.table(), task.guarantee())
+    table.check(grows=isinstance(task.entropy, ReplayableEntropy))
+    return table
+
+
+def _insert(task: Task, table: databases.DatabaseTable) -> None:
+    """Inserts what was released."""
+    stop.note(task.where, "the table has all rows of this run, or none")
+    inserted = table.insert(task.output.records())
+    stop.note(task.where, "the table has all rows of this run")
+    say([f"rows inserted: {inserted:,}; all others were there"])
 
 
 def _of_truth(options: argparse.Namespace) -> list[str]:
@@ -147,8 +174,8 @@ def _there(options: argparse.Namespace) -> list[str]:
 def _outputs(options: argparse.Namespace) -> list[str]:
     """The files that are written."""
     named = options.output, options.rejected, options.plot, options.report
-    outputs = [path for path in named if path and path != STANDARD]
-    return outputs if options.output == STANDARD else [*outputs, manifest.path_of(options.output)]
+    outputs = [path for path in named if path and is_file(path)]
+    return [*outputs, manifest.path_of(options.output)] if is_file(options.output) else outputs
 
 
 def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
@@ -156,10 +183,14 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     outputs = _outputs(options)
     if options.output == STANDARD:
         streams.check(options.output_format)
+    elif options.output_format is not None:
+        raise InputError("--output-format is for --output -; else the name of OUT says it")
+    elif is_table(options.output):
+        databases.address_of(options.output)
+        if options.overwrite:
+            raise InputError("--overwrite is for files: rows of a table are never overwritten")
     else:
         tables.check_output(options.output)
-        if options.output_format is not None:
-            raise InputError("--output-format is for --output -; else the name of OUT says it")
     inputs = {os.path.realpath(path) for path in paths}
     for path in outputs:
         if os.path.realpath(path) in inputs:
@@ -180,6 +211,7 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
             raise InputError(f"--rejected must end in .csv, got {options.rejected!r}")
         tables.check_output(options.rejected)
     plot_keys.check(options)
+    remote = "://" in options.output and is_file(options.output)
     if options.show_truth and not options.plot:
         raise InputError("--show-truth needs --plot PNG")
     if options.plot:
@@ -188,13 +220,13 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
         if not options.plot.endswith(".png"):
             raise InputError(f"--plot must end in .png, got {options.plot!r}")
         tables.check_place(f"--plot {options.plot!r}", options.plot)
-        if "://" in options.output:
+        if remote:
             raise InputError("--plot reads the output back, which must be a local file")
     if options.report:
         if not options.report.endswith((".html", ".htm")):
             raise InputError(f"--report must end in .html, got {options.report!r}")
         tables.check_place(f"--report {options.report!r}", options.report)
-        if "://" in options.output:
+        if remote:
             raise InputError("--report reads the output back, which must be a local file")
     for path in outputs:
         if is_account(path):

@@ -207,7 +207,7 @@ class Sequences(Task):
     def findings(self) -> list[str]:
         """The top words of the last releases of some keys; nothing for a remote output."""
         options = self.options
-        if "://" in options.output:
+        if "://" in self.output.path:
             return []
         last, least = self.output.last, options.min_count
         if not last:

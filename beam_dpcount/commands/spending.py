@@ -242,7 +242,7 @@ def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
     entropy = opt.entropy_of(options)
     if not isinstance(entropy, ReplayableEntropy) or flags or not inputs:
         return ""
-    if options.path == "streaming" or "://" in options.output:
+    if options.path == "streaming" or "://" in task.output.path:
         return ""
     counted = {
         name: x for name, x in options.given.items() if name in options.counted or name in CHOOSING

@@ -18,6 +18,8 @@ from beam_dpcount.errors import Error
 ALL = "all"  # the key of all rows where no column is named
 STANDARD = "-"  # in place of a path: standard input, or standard output
 STANDARD_INPUT = "standard input"  # its name in messages, and in the ids of rows
+# How the URL of a table's database begins, with a driver's name as SQLAlchemy has it.
+_DATABASE = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?://", re.IGNORECASE)
 KINDS = ("csv", "jsonl", "parquet")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 _PARQUET = (".parquet", ".pq")
@@ -315,6 +317,16 @@ class Places:
 # What is written
 
 
+def is_table(output: str) -> bool:
+    """Whether an output is a table in a database: `databases.address_of` has its parts."""
+    return _DATABASE.match(output) is not None
+
+
+def is_file(output: str) -> bool:
+    """Whether an output is a file. Others are given a whole one: standard output, and tables."""
+    return output != STANDARD and not is_table(output)
+
+
 @dataclass(frozen=True)
 class Table:
     """One or more rows per release: key, step, timestamp, and the table's own columns."""
@@ -327,6 +339,16 @@ class Table:
     @property
     def schema(self) -> list[tuple[str, type]]:
         return [("key", str), ("step", int), ("timestamp", int), *self.columns]
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Columns whose cells no two rows have in common."""
+        return self.order
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Columns of times: microseconds since 1970 UTC, or texts in ISO 8601."""
+        return ("timestamp",)
 
     @property
     def alarm(self) -> str:

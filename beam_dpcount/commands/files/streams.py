@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from typing import IO, Any
 
 from beam_dpcount.commands import stop
-from beam_dpcount.commands.files.formats import STANDARD, InputError
+from beam_dpcount.commands.files.formats import STANDARD, InputError, is_file, is_table
 
 # How files begin that say by a suffix what they are.
 _SUFFIXES = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst", b"PAR1": ".parquet"}
@@ -43,7 +43,10 @@ def spooled() -> str:
 
 def place_of(output: str, kind: str | None) -> str:
     """Where an output is written first."""
-    return output if output != STANDARD else os.path.join(stop.temporary(), f"out.{kind or 'csv'}")
+    if is_file(output):
+        return output
+    kind = "parquet" if is_table(output) else kind or "csv"
+    return os.path.join(stop.temporary(), f"out.{kind}")
 
 
 @contextmanager
