@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.commands.files.addresses import name_of
 from beam_dpcount.commands.files.beside import beside, created
-from beam_dpcount.commands.files.databases import name_of
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.files.inputs import exists_afar, remedy
 from beam_dpcount.commands.report import unlabelled

@@ -14,14 +14,9 @@ from beam_dpcount.commands import manifest, spending, stop, summary
 from beam_dpcount.commands.app import say, warn
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import databases, streams, tables
+from beam_dpcount.commands.files.addresses import address_of, is_file, is_table
 from beam_dpcount.commands.files.events import check, notes, ready
-from beam_dpcount.commands.files.formats import (
-    STANDARD,
-    InputError,
-    Places,
-    is_file,
-    is_table,
-)
+from beam_dpcount.commands.files.formats import STANDARD, InputError, Places
 from beam_dpcount.commands.files.inputs import files_of
 from beam_dpcount.commands.lanes import lane_of
 from beam_dpcount.commands.options import named_as_options
@@ -137,7 +132,11 @@ def _table(task: Task) -> databases.DatabaseTable | None:
 def _insert(task: Task, table: databases.DatabaseTable) -> None:
     """Inserts what was released."""
     stop.note(task.where, "the table has all rows of this run, or none")
-    inserted = table.insert(task.output.records())
+    try:
+        inserted = table.insert(task.output.records())
+    except InputError as error:
+        path = streams.spared(task.output.path, table.name)
+        raise InputError(f"{error}; the counts are complete, and charged: {path}") from None
     stop.note(task.where, "the table has all rows of this run")
     say([f"rows inserted: {inserted:,}; all others were there"])
 
@@ -186,7 +185,7 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
     elif options.output_format is not None:
         raise InputError("--output-format is for --output -; else the name of OUT says it")
     elif is_table(options.output):
-        databases.address_of(options.output)
+        address_of(options.output)
         if options.overwrite:
             raise InputError("--overwrite is for files: rows of a table are never overwritten")
     else:

@@ -1,8 +1,4 @@
-"""Tables of PostgreSQL and SQLite: rows of releases are inserted into them, and never overwritten.
-
-The address of a table is the URL of its database with one more parameter, `table`. In the path it
-could not be told from the database, which may be left to PGDATABASE or a service.
-"""
+"""Tables of PostgreSQL and SQLite: releases are inserted into them, and never overwritten."""
 
 from __future__ import annotations
 
@@ -14,10 +10,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from typing import Any, ClassVar
+from urllib.parse import quote
 
 from beam_dpcount.commands.files import formats
+from beam_dpcount.commands.files.addresses import PASSWORDS, Address, address_of
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.files.tables import check_place
 from beam_dpcount.counters.moments import instant
@@ -26,36 +23,25 @@ _ROWS = 300  # of a statement: older SQLite takes 999 parameters
 _WAIT = 60  # seconds, while another run writes to the same file
 _CONNECT = "10"  # seconds, for a server to answer
 _LONGEST = 63  # bytes of a name in PostgreSQL, which cuts off the rest of it
-_HOST = re.compile(r"(\[[^]]*\]|[^:\[\]]*)(:[0-9]*)?")
 
-CREDENTIALS = (
-    "--output: a URL with a password is refused, as others may see a command line: leave the "
-    "password to PGPASSWORD, ~/.pgpass or PGSERVICEFILE (and write %40 for another @)"
-)
-UNNAMED = (
-    "--output: a table is postgresql://user@host/db?table=NAME or sqlite:///file.db?table=NAME, "
-    "with four slashes before a path from the root"
-)
-ODD = (
-    "--output: the name of the table is NAME, or SCHEMA.NAME of PostgreSQL, without quotes: they "
-    "are put around it as needed"
-)
 LONG = f"--output: PostgreSQL takes names of {_LONGEST} bytes, got {{name!r}}"
 DRIVER = "--output: a table of PostgreSQL needs psycopg: pip install 'beam-dpcount[sql]'"
-UNREACHED = "--output: {database} cannot be used: {reason}"
-FAILED = "{table}: {reason}; nothing was inserted"
-ANOTHER = "or name a table that is not there yet, which is then made"
-COLUMNS = f"{{table}} has other columns than this output: {{which}}: change it, {ANOTHER}"
-KEY = f"{{table}} needs the primary key ({{key}}), as rows are there once: change it, {ANOTHER}"
-COMMENT = f"{{table}} has another comment than this run's guarantee: one count a table, {ANOTHER}"
+FAILED = "{table}: {reason}"
+ANOTHER = "name a table that is not there yet, which is then made"
+COLUMNS = f"{{table}} has other columns than this output: {{which}}: change it, or {ANOTHER}"
+KEY = f"{{table}} needs the primary key ({{key}}), as rows are there once: change it, or {ANOTHER}"
+COMMENT = (
+    "{table} has another comment than this run's guarantee, which its rows would then not have: "
+    f"{ANOTHER}"
+)
 ROWS = (
     "{table} has rows, which new noise would contradict: give --secret-env and --run-id, with "
-    f"which runs repeat their noise, {ANOTHER}"
+    f"which runs repeat their noise, or {ANOTHER}"
 )
 DIFFERS = (
     "{table} has another row for {key}: {column!r} differs. Rows are never overwritten; nothing "
     "was inserted: repeat the run that wrote it, with its options, secret and rows, "
-    f"{ANOTHER}"
+    f"or {ANOTHER}"
 )
 
 # Statements. What fills them is quoted, and all cells are parameters.
@@ -64,53 +50,6 @@ _SELECT = "SELECT {columns} FROM {table} WHERE {which}"
 _INSERT = "INSERT INTO {table} ({columns}) {rows} ON CONFLICT ({key}) DO NOTHING"
 
 Row = tuple[Any, ...]
-
-
-class Address(NamedTuple):
-    """A table in a database.
-
-    Fields:
-      database: a URL without a password for PostgreSQL, or the path of a file of SQLite.
-      names: of the table, after that of its schema if there is one.
-    """
-
-    database: str
-    names: tuple[str, ...]
-    is_file: bool
-
-
-def address_of(output: str) -> Address:
-    """The parts of an address, or an InputError, which does not show it."""
-    scheme, _, rest = output.partition("://")
-    is_file = scheme.lower().startswith("sqlite")
-    # Wherever it stands: a password may have characters that end its part of a URL.
-    before, at, _ = rest.rpartition("@")
-    parts = urlsplit(f"postgresql://{rest}")
-    given = parse_qsl(parts.query, keep_blank_values=True)
-    passwords = [name for name, _ in given if "password" in name.lower()]
-    if passwords or (at and ":" in before and not is_file):
-        raise InputError(CREDENTIALS)
-    name, *more = [value for name, value in given if name == "table"] or [""]
-    others = urlencode([one for one in given if one[0] != "table"], quote_via=quote)
-    hosts = parts.netloc.rpartition("@")[2].split(",")
-    if more or not name or parts.fragment or not all(map(_HOST.fullmatch, hosts)):
-        raise InputError(UNNAMED)
-    names = (name,) if is_file else tuple(name.split("."))
-    if '"' in name or not name.isprintable() or len(names) > 2 or "" in names:
-        raise InputError(ODD)
-    if is_file:
-        if parts.netloc or len(parts.path) < 2 or others:
-            raise InputError(UNNAMED)
-        return Address(unquote(parts.path[1:]), names, is_file)
-    database = f"postgresql://{parts.netloc}{parts.path}" + f"?{others}" * bool(others)
-    return Address(database, names, is_file)
-
-
-def name_of(output: str) -> str:
-    """What an output is called, without where it is: a table, or a file."""
-    if formats.is_table(output):
-        return ".".join(address_of(output).names)
-    return os.path.basename(output)
 
 
 class DatabaseTable:
@@ -132,9 +71,10 @@ class DatabaseTable:
         address = address_of(output)
         kinds = {n: dt.datetime if n in table.times else kind for n, kind in table.schema}
         self._kinds, self._key = [*kinds.values()], table.primary_key
-        self._title = f"table {'.'.join(address.names)!r}"
+        self.name = ".".join(address.names)
+        self._title = f"table {self.name!r}"
         self._comment = " ".join(guarantee.split())  # in one line
-        self._database = database = (_Sqlite if address.is_file else _Postgres)(address, [*kinds])
+        self._database = database = (_Sqlite if address.sqlite else _Postgres)(address, [*kinds])
         self._columns = {name: database.types[kind] for name, kind in kinds.items()}
         self._places = [[*kinds].index(name) for name in self._key]
         self._names = {
@@ -216,18 +156,20 @@ class DatabaseTable:
     def _transaction(self, keep: bool = True) -> Iterator[Any]:
         """A cursor; what it changes is committed at the end of the block, or not at all."""
         database = self._database
-        with closing(database.connect(keep)) as connection:
-            try:
-                yield connection.cursor()
+        try:
+            with closing(database.connect(keep)) as connection:
+                cursor = connection.cursor()
+                database.begin(cursor)
+                yield cursor
                 if keep:
                     connection.commit()
-            except database.error as error:
-                raise InputError(
-                    FAILED.format(table=self._title, reason=_line(error, database.reason(error)))
-                ) from None
-            except (UnicodeError, OverflowError):
-                reason = "a text or a time is none that the database can hold"
-                raise InputError(FAILED.format(table=self._title, reason=reason)) from None
+        except database.error as error:
+            reason = database.reason(error)
+        except (UnicodeError, OverflowError):
+            reason = "a text or a time is none that the database can hold"
+        else:
+            return
+        raise InputError(FAILED.format(table=self._title, reason=reason)) from None
 
     def _prepare(self, cursor: Any) -> None:
         """Makes the table if it is missing, and checks it."""
@@ -258,11 +200,6 @@ def _quoted(name: str) -> str:
     return f'"{doubled}"'
 
 
-def _line(error: Exception, reason: str | None) -> str:
-    """An error's reason, or what it says first."""
-    return reason or (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def _differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
     """What is different about a table's columns, in words; empty if nothing is."""
     differences = [f"{name!r} is missing" for name in ours if name not in theirs]
@@ -291,28 +228,23 @@ class _Sqlite:
         return text
 
     def connect(self, keep: bool) -> sqlite3.Connection:
-        """A connection within a transaction; `keep`: changes may be committed."""
+        """A connection; `keep`: changes may be committed."""
         check_place(f"output {self._path!r}", self._path)
         there = os.path.exists(self._path)
         if there and not os.access(self._path, os.W_OK):
             raise InputError(f"output {self._path!r} is not writable")
         # A look leaves no empty file where there was none.
-        file = f"file:{quote(self._path)}?mode=rw{'' if there else 'c'}"
-        connection = sqlite3.connect(
-            file if there or keep else ":memory:", _WAIT, isolation_level=None, uri=True
-        )
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            connection.close()
-            database, reason = f"the database {self._path!r}", _line(error, None)
-            raise InputError(UNREACHED.format(database=database, reason=reason)) from None
-        return connection
+        file = f"file:{quote(self._path)}?mode=rwc" if there or keep else ":memory:"
+        return sqlite3.connect(file, _WAIT, isolation_level=None, uri=True)
+
+    def begin(self, cursor: Any) -> None:
+        """Begins a transaction beside which no other run writes to the table."""
+        cursor.execute("BEGIN IMMEDIATE")
 
     def columns(self, cursor: Any) -> dict[str, tuple[str, bool]]:
         """Type, and whether it is in the primary key, by column; empty if there is no table."""
         cursor.execute("SELECT name, type, pk > 0 FROM pragma_table_info(?)", self._names)
-        return {name: (kind, bool(in_key)) for name, kind, in_key in cursor.fetchall()}
+        return {name: (kind.upper(), bool(in_key)) for name, kind, in_key in cursor.fetchall()}
 
     def comment(self, cursor: Any) -> str:
         """The comment on the table."""
@@ -327,9 +259,9 @@ class _Sqlite:
         # SQLite keeps this text, and has no other place for a comment.
         cursor.execute(f"CREATE TABLE {name} (\n-- {comment}\n{', '.join(parts)}\n)")
 
-    def reason(self, error: Any) -> str | None:
-        """What an error says without its details, which may show a row."""
-        return None
+    def reason(self, error: Any) -> str:
+        """What an error says, in a line, without details that may show a row."""
+        return str(error)
 
 
 class _Postgres:
@@ -364,15 +296,17 @@ class _Postgres:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
-        try:
-            given: dict[str, Any] = conninfo_to_dict(self._url)
-            given.setdefault("connect_timeout", os.environ.get("PGCONNECT_TIMEOUT", _CONNECT))
-            given |= {"client_encoding": "utf8", "application_name": "beam-dpcount"}
-            # Without prepared statements, which some poolers of connections lose.
-            return psycopg.connect(**given, prepare_threshold=None)
-        except psycopg.Error as error:
-            reason = UNREACHED.format(database="PostgreSQL", reason=_line(error, None))
-            raise InputError(reason) from None
+        given: dict[str, Any] = conninfo_to_dict(self._url)
+        given.setdefault("connect_timeout", os.environ.get("PGCONNECT_TIMEOUT", _CONNECT))
+        given |= {"client_encoding": "utf8", "application_name": "beam-dpcount"}
+        # Without prepared statements, which some poolers of connections lose.
+        return psycopg.connect(**given, prepare_threshold=None)
+
+    def begin(self, cursor: Any) -> None:
+        # In local time the hour that clocks repeat is equal to nothing elsewhere.
+        cursor.execute("SET LOCAL TIME ZONE 'UTC'", ())
+        # There may be no table yet that could be locked.
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [".".join(self._names)])
 
     def columns(self, cursor: Any) -> dict[str, tuple[str, bool]]:
         cursor.execute(
@@ -395,5 +329,7 @@ class _Postgres:
         cursor.execute(f"CREATE TABLE {name} ({', '.join(parts)})", ())
         cursor.execute(f"COMMENT ON TABLE {name} IS {text}", ())
 
-    def reason(self, error: Any) -> str | None:
-        return error.diag.message_primary
+    def reason(self, error: Any) -> str:
+        line = error.diag.message_primary or str(error).partition("\n")[0]
+        hint = f" ({PASSWORDS} have it)" * ("password" in line)
+        return re.sub("connection failed: |FATAL: +", "", line) + hint

@@ -18,8 +18,6 @@ from beam_dpcount.errors import Error
 ALL = "all"  # the key of all rows where no column is named
 STANDARD = "-"  # in place of a path: standard input, or standard output
 STANDARD_INPUT = "standard input"  # its name in messages, and in the ids of rows
-# How the URL of a table's database begins, with a driver's name as SQLAlchemy has it.
-_DATABASE = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?://", re.IGNORECASE)
 KINDS = ("csv", "jsonl", "parquet")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 _PARQUET = (".parquet", ".pq")
@@ -315,16 +313,6 @@ class Places:
 
 
 # What is written
-
-
-def is_table(output: str) -> bool:
-    """Whether an output is a table in a database: `databases.address_of` has its parts."""
-    return _DATABASE.match(output) is not None
-
-
-def is_file(output: str) -> bool:
-    """Whether an output is a file. Others are given a whole one: standard output, and tables."""
-    return output != STANDARD and not is_table(output)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import beam_dpcount as dp
 from beam_dpcount.commands.figures import pictures
 from beam_dpcount.commands.files import tables
+from beam_dpcount.commands.files.addresses import name_of
 from beam_dpcount.commands.files.beside import beside
-from beam_dpcount.commands.files.databases import name_of
 from beam_dpcount.commands.page import content, counts, panels
 from beam_dpcount.commands.page.markup import Html, el, joined
 
