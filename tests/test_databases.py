@@ -18,6 +18,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
@@ -73,7 +74,7 @@ class Sqlite:
         self.path = folder / "the file 100%.db"
 
     def url(self, table: str = "counts") -> str:
-        return f"sqlite:///{addresses.quote(str(self.path))}?table={addresses.quote(table)}"
+        return f"sqlite:///{quote(str(self.path))}?table={quote(table)}"
 
     def run(self, statement: str, *cells: object) -> list[Row]:
         with closing(sqlite3.connect(self.path)) as connection, connection:
@@ -106,7 +107,7 @@ class Postgres:
         self.run(f"CREATE SCHEMA {self.schema}")
 
     def url(self, table: str = "counts") -> str:
-        name = addresses.quote(table)
+        name = quote(table)
         return f"{self.database}&options=-csearch_path%3D{self.schema}&table={name}"
 
     def run(self, statement: str, *cells: object) -> list[Row]:

@@ -14,7 +14,7 @@ from beam_dpcount.commands import manifest, spending, stop, summary
 from beam_dpcount.commands.app import say, warn
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import databases, streams, tables
-from beam_dpcount.commands.files.addresses import address_of, is_file, is_table
+from beam_dpcount.commands.files.addresses import address_of, is_afar, is_file, is_table
 from beam_dpcount.commands.files.events import check, notes, ready
 from beam_dpcount.commands.files.formats import STANDARD, InputError, Places
 from beam_dpcount.commands.files.inputs import files_of
@@ -210,7 +210,6 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
             raise InputError(f"--rejected must end in .csv, got {options.rejected!r}")
         tables.check_output(options.rejected)
     plot_keys.check(options)
-    remote = "://" in options.output and is_file(options.output)
     if options.show_truth and not options.plot:
         raise InputError("--show-truth needs --plot PNG")
     if options.plot:
@@ -219,13 +218,13 @@ def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
         if not options.plot.endswith(".png"):
             raise InputError(f"--plot must end in .png, got {options.plot!r}")
         tables.check_place(f"--plot {options.plot!r}", options.plot)
-        if remote:
+        if is_afar(options.output):
             raise InputError("--plot reads the output back, which must be a local file")
     if options.report:
         if not options.report.endswith((".html", ".htm")):
             raise InputError(f"--report must end in .html, got {options.report!r}")
         tables.check_place(f"--report {options.report!r}", options.report)
-        if remote:
+        if is_afar(options.output):
             raise InputError("--report reads the output back, which must be a local file")
     for path in outputs:
         if is_account(path):

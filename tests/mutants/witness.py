@@ -42,7 +42,7 @@ def _fault(when: str, raised: BaseException) -> str:
         return ", ".join(filter(None, (_fault(when, one) for one in several)))
     if not isinstance(raised, AssertionError | pytest.fail.Exception):
         return name
-    here = Path.cwd()
+    here = Path(__file__).resolve().parents[2]  # a test may work in a directory of its own
     files = [Path(frame.filename) for frame in traceback.extract_tb(raised.__traceback__)]
     ours = [file for file in files if here in file.parents]
     if not ours or ours[-1].relative_to(here).parts[0] != "tests":

@@ -42,6 +42,11 @@ def is_file(output: str) -> bool:
     return output != STANDARD and not is_table(output)
 
 
+def is_afar(output: str) -> bool:
+    """Whether an output is a file that is not on this machine, and is not read back."""
+    return "://" in output and is_file(output)
+
+
 class Address(NamedTuple):
     """A table in a database.
 
