@@ -10,6 +10,7 @@ import importlib.util
 import math
 import os
 import re
+import shutil
 import sqlite3
 import threading
 import traceback
@@ -702,3 +703,107 @@ def test_without_psycopg_a_table_of_postgresql_says_what_to_install(
 )
 def test_options_of_files_are_refused(log: Path, more: list[str], message: str) -> None:
     assert message in fails(*words(log, "sqlite:///x.db?table=a", *more), started=False)
+
+
+# Every night
+
+NIGHTLY = ("--tick", "1d", "--start", "2026-10-01T00:00:00Z", "--horizon", 10, "--keys", "/a", "/b")
+
+
+def night(
+    number: int,
+    output: str,
+    *more: object,
+    late: bool = True,
+    run: Callable[..., str] = succeeds,
+) -> str:
+    """A run by the end of that day, over a log of all days so far; the past has rows since."""
+    lines = [
+        f"2026-10-{1 + day:02}T{hour:02}:00:00Z,/{'ab'[hour % 2]}"
+        for day in range(number)
+        for hour in range(24)
+    ]
+    lines += [f"2026-10-{1 + day:02}T23:30:00Z,/a" for day in range(number - 1) if late]
+    Path("log.csv").write_text("\n".join(["ts,page", *lines, ""]))
+    line: list[object] = ["--input", "log.csv", "--key", "page", "--timestamp", "ts", *NIGHTLY]
+    line += ["--until", f"2026-10-{1 + number:02}T00:00:00Z", "--state", "s/counts.state"]
+    return run(*line, "--epsilon", 1, "--delta", "1e-6", "--output", output, *more)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s").mkdir()
+    return tmp_path
+
+
+def test_nights_fill_a_table(database: Database, folder: Path) -> None:
+    """Past rows never change, a night that is run twice adds nothing, and all are one run."""
+    said = night(1, database.url())
+    assert database.comment() in said
+    assert "for all runs with this --state together" in said
+    shutil.copytree("s", "then")
+    found = [database.read()]
+    for number in (2, 3, 4):
+        assert f"tick {number} of 10 added" in night(number, database.url())
+        found.append(database.read())
+        assert "no tick has ended" in night(number, database.url())
+        assert database.read() == found[-1]
+    assert [len(each) for each in found] == [2, 4, 6, 8]
+    assert all(row in found[-1] for each in found for row in each)
+    shutil.rmtree("s")
+    os.rename("then", "s")  # with its account: the rows are the same, so the noise is
+    assert "ticks 2 to 4 of 10 added" in night(4, database.url(), late=False)
+    assert database.read() == found[-1]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_night_that_dies_as_it_inserts_is_made_whole(
+    database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    insert = DatabaseTable.insert
+
+    def dies(table: DatabaseTable, some: Any) -> int:
+        if after:
+            insert(table, some)
+        raise InputError("the server is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DatabaseTable, "insert", dies)
+        assert "the server is gone; run again: the state has" in night(1, database.url(), run=fails)
+    assert database.there() == ["counts"] * after
+    night(1, database.url())
+    assert len(database.read()) == 2
+    night(2, database.url())
+    assert len(database.read()) == 4
+
+
+def test_a_night_does_not_begin_another_table(database: Database, folder: Path) -> None:
+    night(1, database.url())
+    database.run("DELETE FROM counts")  # old rows may go
+    night(2, database.url())
+    assert len(database.read()) == 2
+    database.run("DROP TABLE counts")
+    for output, more, said in [
+        (database.url(), (), "is not as the last run left it (1 tables, and now 0): restore it"),
+        (database.url("others"), (), "are in 'table=counts'"),
+        (database.url(), ("--overwrite",), "rows of a table are never overwritten"),
+        (database.url(), ("--plot", "p.png"), "--plot reads the output back"),
+    ]:
+        assert said in night(3, output, *more, run=fails)
+
+
+def test_a_new_state_needs_a_table_without_rows(database: Database, folder: Path) -> None:
+    night(1, database.url())
+    before = database.read()
+    shutil.rmtree("s")
+    os.mkdir("s")
+    assert "go on with what wrote them, the same --state" in night(1, database.url(), run=fails)
+    assert os.listdir("s") == ["counts.state.lock"]  # nothing was charged
+    assert database.read() == before
+
+
+def test_a_night_shows_no_password(folder: Path) -> None:
+    address = f"postgresql://u:{SECRET_TEXT}@h/db?table=a"
+    assert addresses.CREDENTIALS in night(1, address, run=fails)
+    assert os.listdir("s") == []

@@ -27,23 +27,24 @@ def there(options: argparse.Namespace) -> list[str]:
 
 def named(options: argparse.Namespace) -> list[str]:
     """The files that are written."""
-    places = options.output, options.rejected, options.plot, options.report
-    outputs = [path for path in places if path and is_file(path)]
-    return [*outputs, manifest.path_of(options.output)] if is_file(options.output) else outputs
+    return [*place(options), *filter(None, (options.rejected, options.plot, options.report))]
+
+
+def place(options: argparse.Namespace) -> list[str]:
+    """The output and its manifest, if it is a file."""
+    output = options.output
+    return [output, manifest.path_of(output)] if is_file(output) else []
 
 
 def check(options: argparse.Namespace, paths: Sequence[str]) -> None:
     """Raise InputError for outputs that cannot be written, or overwrite an input or each other."""
     outputs = named(options)
+    check_table(options)
     if options.output == STANDARD:
         streams.check(options.output_format)
     elif options.output_format is not None:
         raise InputError("--output-format is for --output -; else the name of OUT says it")
-    elif is_table(options.output):
-        address_of(options.output)
-        if options.overwrite:
-            raise InputError("--overwrite is for files: rows of a table are never overwritten")
-    else:
+    elif not is_table(options.output):
         tables.check_output(options.output)
     check_files(options, paths, outputs)
     if options.account is not None:
@@ -57,6 +58,14 @@ def check(options: argparse.Namespace, paths: Sequence[str]) -> None:
         tables.check_output(options.rejected)
     if not options.overwrite and not options.dry_run:
         manifest.check_new(outputs)
+
+
+def check_table(options: argparse.Namespace) -> None:
+    """Raise InputError for an address that has no table, or has a password."""
+    if is_table(options.output):
+        address_of(options.output)
+        if options.overwrite:
+            raise InputError("--overwrite is for files: rows of a table are never overwritten")
 
 
 def check_files(options: argparse.Namespace, paths: Sequence[str], outputs: Sequence[str]) -> None:

@@ -35,8 +35,8 @@ COMMENT = (
     f"{ANOTHER}"
 )
 ROWS = (
-    "{table} has rows, which new noise would contradict: give --secret-env and --run-id, with "
-    f"which runs repeat their noise, or {ANOTHER}"
+    "{table} has rows, which new noise would contradict: go on with what wrote them, the same "
+    f"--state, or the same --secret-env and --run-id, or {ANOTHER}"
 )
 DIFFERS = (
     "{table} has another row for {key}: {column!r} differs. Rows are never overwritten; nothing "
@@ -83,22 +83,26 @@ class DatabaseTable:
             "key": ", ".join(map(database.quoted, self._key)),
         }
 
-    def check(self, grows: bool) -> None:
+    def check(self, grows: bool) -> bool:
         """Tries all that `insert` does, but for rows, and leaves everything as it was.
 
         Args:
           grows: whether rows may be there: those of a run that is repeated, or goes on.
 
+        Returns:
+          Whether the table is there.
+
         Raises:
           InputError: rows could not be inserted; the message says why.
         """
         with self._transaction(keep=False) as cursor:
-            self._prepare(cursor)
+            there = self._prepare(cursor)
             cursor.execute(_FIRST.format(**self._names), ())
             if cursor.fetchone() and not grows:
                 raise InputError(ROWS.format(table=self._title))
             none = _SELECT.format(**self._names, which="1 = 0")
             cursor.execute(_INSERT.format(**self._names, rows=none), ())
+        return there
 
     def insert(self, rows: Iterable[Row]) -> int:
         """Inserts rows in one transaction, and returns how many were not there before.
@@ -171,10 +175,10 @@ class DatabaseTable:
             return
         raise InputError(FAILED.format(table=self._title, reason=reason)) from None
 
-    def _prepare(self, cursor: Any) -> None:
-        """Makes the table if it is missing, and checks it."""
+    def _prepare(self, cursor: Any) -> bool:
+        """Makes the table if it is missing, and checks it. Returns whether it was there."""
         database = self._database
-        if not database.columns(cursor):
+        if not (there := bool(database.columns(cursor))):
             parts = [f"{database.quoted(name)} {kind}" for name, kind in self._columns.items()]
             for place in self._places:
                 parts[place] += " NOT NULL"
@@ -187,6 +191,7 @@ class DatabaseTable:
             raise InputError(KEY.format(table=self._title, key=", ".join(self._key)))
         if database.comment(cursor) not in ("", self._comment):
             raise InputError(COMMENT.format(table=self._title))
+        return there
 
 
 def _bits(cell: Any) -> Any:
