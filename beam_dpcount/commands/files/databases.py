@@ -46,7 +46,9 @@ DIFFERS = (
 
 # Statements. What fills them is quoted, and all cells are parameters.
 _FIRST = "SELECT 1 FROM {table} LIMIT 1"
-_SELECT = "SELECT {columns} FROM {table} WHERE {which}"
+_NONE = "SELECT {columns} FROM {table} WHERE 1 = 0"
+# SQLite searches an index for a join, and reads the whole table for IN.
+_SELECT = "WITH k ({names}) AS (VALUES {keys}) SELECT {cells} FROM k JOIN {table} AS t ON {same}"
 _INSERT = "INSERT INTO {table} ({columns}) {rows} ON CONFLICT ({key}) DO NOTHING"
 
 Row = tuple[Any, ...]
@@ -100,7 +102,7 @@ class DatabaseTable:
             cursor.execute(_FIRST.format(**self._names), ())
             if cursor.fetchone() and not grows:
                 raise InputError(ROWS.format(table=self._title))
-            none = _SELECT.format(**self._names, which="1 = 0")
+            none = _NONE.format(**self._names)
             cursor.execute(_INSERT.format(**self._names, rows=none), ())
         return there
 
@@ -144,10 +146,15 @@ class DatabaseTable:
     def _compare(self, cursor: Any, rows: Sequence[Row]) -> None:
         """Raises an InputError unless all rows are in the table, to the bit."""
         keys = [self._key_of(row) for row in rows]
-        among = ", ".join([self._marks(len(self._key))] * len(keys))
-        which = f"({self._names['key']}) IN (VALUES {among})"
-        cells = [cell for key in keys for cell in key]
-        cursor.execute(_SELECT.format(**self._names, which=which), cells)
+        quoted = self._database.quoted
+        statement = _SELECT.format(
+            names=self._names["key"],
+            keys=", ".join([self._marks(len(self._key))] * len(keys)),
+            cells=", ".join(f"t.{quoted(name)}" for name in self._columns),
+            table=self._names["table"],
+            same=" AND ".join(f"t.{name} = k.{name}" for name in map(quoted, self._key)),
+        )
+        cursor.execute(statement, [cell for key in keys for cell in key])
         there = {self._key_of(row): row for row in cursor.fetchall()}
         for key, row in zip(keys, rows, strict=True):
             others = there.get(key, (None,) * len(row))
