@@ -6,6 +6,7 @@ PostgreSQL is a server of its own; where there is none these cases are skipped, 
 from __future__ import annotations
 
 import datetime as dt
+import doctest
 import importlib.util
 import math
 import os
@@ -21,14 +22,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import apache_beam as beam
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing import test_stream
+from apache_beam.transforms.window import TimestampedValue
 
-from beam_dpcount.commands import account
+import beam_dpcount as dp
+from beam_dpcount.commands import account, inserts
 from beam_dpcount.commands.files import addresses, databases, formats
 from beam_dpcount.commands.files.addresses import address_of
 from beam_dpcount.commands.files.databases import DatabaseTable
 from beam_dpcount.commands.files.formats import InputError
+from beam_dpcount.commands.inserts import InsertIntoTable
 from tests import each_command, postgres
 from tests.command_lines import SECRET_TEXT, command, fail, succeed
 from tests.each_command import MAIN
@@ -807,3 +815,124 @@ def test_a_night_shows_no_password(folder: Path) -> None:
     address = f"postgresql://u:{SECRET_TEXT}@h/db?table=a"
     assert addresses.CREDENTIALS in night(1, address, run=fails)
     assert os.listdir("s") == []
+
+
+# In a pipeline
+
+STREAMING = PipelineOptions(["--streaming"])
+HOUR = dp.Clock(10, start=100, ticks=6)
+ROWS = [{"who": "ab"[second % 2], "at": second, "ms": second % 5} for second in LOG]
+
+
+def counting(**more: Any) -> dp.TickCount:
+    how = {"entropy": dp.ReplayableEntropy("NOISE", run_id="may"), "keys": ["a", "b"], **more}
+    return dp.TickCount(dp.ApproxDP(1, 1e-6), HOUR, **{"key": "who", "time": "at", **how})
+
+
+def piped(database: Database, count: dp.TickCount, some: Sequence[dict[str, object]] = ROWS) -> Any:
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        releases = pipeline | beam.Create(some) | count
+        return releases | InsertIntoTable(count, database.url())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"what": [dp.Count(), dp.Mean("ms", 0, 5)]},
+        {"keys": dp.SelectKeys(delta=1e-7)},
+        {"users": dp.Users("ms", 3)},
+    ],
+    ids=["number", "several", "selected", "people"],
+)
+def test_a_pipeline_inserts_its_releases_and_a_retry_changes_nothing(
+    database: Database, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("NOISE", SECRET_KEY)
+    count, some = counting(**more), ROWS * 100
+    piped(database, count, some)
+    found = database.read()
+    expected = count.over(pa.Table.from_pylist(some))
+    assert len(found) == 12
+    assert [one[:2] for one in found] == [
+        (one["key"], one["step"]) for one in expected.sort_by("key").to_pylist()
+    ]
+    piped(database, counting(**more), some)
+    assert database.read() == found
+    assert "together satisfy epsilon = 1, delta = 1e-06 for neighbours" in database.comment()
+
+
+def test_rows_lie_in_the_order_of_keys_and_ticks(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table has no order, but shows where a row lies, and with which others it was inserted."""
+    monkeypatch.setenv("NOISE", SECRET_KEY)
+    count = counting()
+    releases = [
+        dp.Release(key, step, (100 + 10 * step) * 10**6, float(step), 1.0)
+        for key in "ba"
+        for step in (3, 1, 2)
+    ]
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        _ = pipeline | beam.Create(releases) | InsertIntoTable(count, database.url())
+    where = "rowid, 1" if isinstance(database, Sqlite) else "ctid::text, xmin::text"
+    found = database.run(f"SELECT key, step, {where} FROM counts ORDER BY 3")
+    assert [one[:2] for one in found] == [(key, step) for key in "ab" for step in (1, 2, 3)]
+    assert len({one[3] for one in found}) == 1
+
+
+def test_a_stream_inserts_tick_by_tick(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOISE", SECRET_KEY)
+    count = counting(time=None, path="streaming")
+    for _ in range(2):
+        script = test_stream.TestStream()
+        for one in ROWS:
+            script = script.advance_watermark_to(one["at"])
+            script = script.add_elements([TimestampedValue(one, one["at"])])
+        with beam.Pipeline("BundleBasedDirectRunner", options=STREAMING) as pipeline:
+            source = pipeline | script.advance_watermark_to_infinity()
+            _ = source | count | InsertIntoTable(count, database.url())
+        assert [one[:2] for one in database.read()] == [
+            (key, step) for key in "ab" for step in range(1, 7)
+        ]
+
+
+@pytest.mark.pipeline
+def test_the_example_of_the_transform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTING_SECRET", "")  # to be as it was
+    assert doctest.testmod(inserts).failed == 0
+
+
+def test_a_pipeline_over_other_rows_is_refused(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOISE", SECRET_KEY)
+    piped(database, counting())
+    before = database.read()
+    with pytest.raises(Exception, match=says(databases.DIFFERS, table="table 'counts'")):
+        piped(database, counting(), [*ROWS, {"who": "a", "at": 141, "ms": 1}])
+    assert database.read() == before
+
+
+@pytest.mark.parametrize(
+    ("count", "output", "error", "message"),
+    [
+        (counting(entropy=None), "sqlite:///x.db?table=a", ValueError, "a retry would draw"),
+        (dp.ZCDP(1), "sqlite:///x.db?table=a", TypeError, "count must be a TickCount, got a ZCDP"),
+        (counting(), "x.csv", ValueError, "must be the address of a table"),
+        (counting(), None, ValueError, "must be the address of a table"),
+        (counting(), "sqlite:///x.db", ValueError, re.escape(addresses.UNNAMED)),
+        (counting(), SECRETS[0], ValueError, re.escape(addresses.CREDENTIALS)),
+    ],
+)
+def test_a_transform_that_could_not_insert_is_refused_when_it_is_made(
+    count: Any, output: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as refusal:
+        InsertIntoTable(count, output)
+    assert SECRET_TEXT not in str(refusal.value)
+
+
+def test_what_a_transform_shows_has_no_address() -> None:
+    transform = InsertIntoTable(counting(), "postgresql://tester@host/db?table=a")
+    assert "tester" not in f"{transform!r} {transform.display_data()}"

@@ -119,6 +119,22 @@ MUTANTS = (
     ),
     Mutant(
         "tables",
+        "a pipeline inserts rows in the order in which they come",
+        f"{_COMMANDS}/inserts.py",
+        "self._into.insert(sorted(chain.from_iterable(self._rows), key=itemgetter(0, 1)))",
+        "self._into.insert(chain.from_iterable(self._rows))",
+        f"{_TABLES}test_rows_lie_in_the_order_of_keys_and_ticks[sqlite]",
+    ),
+    Mutant(
+        "tables",
+        "a pipeline inserts noise that a retry does not repeat",
+        f"{_COMMANDS}/inserts.py",
+        "        if not isinstance(count.entropy, ReplayableEntropy):\n",
+        "        if False:\n",
+        f"{_TABLES}test_a_transform_that_could_not_insert_is_refused_when_it_is_made",
+    ),
+    Mutant(
+        "tables",
         "a password that has a slash is not seen",
         f"{_COMMANDS}/files/addresses.py",
         '    before, at, _ = rest.rpartition("@")\n',

@@ -19,15 +19,15 @@ _HOST = re.compile(r"(\[[^]]*\]|[^:\[\]]*)(:[0-9]*)?")
 
 PASSWORDS = "PGPASSWORD, ~/.pgpass or PGSERVICEFILE"
 CREDENTIALS = (
-    "--output: a URL with a password is refused, as others may see a command line: leave the "
+    "output: a URL with a password is refused, as others may see a command line: leave the "
     f"password to {PASSWORDS} (and write %40 for any other @)"
 )
 UNNAMED = (
-    "--output: a table is postgresql://user@host/db?table=NAME or sqlite:///file.db?table=NAME, "
+    "output: a table is postgresql://user@host/db?table=NAME or sqlite:///file.db?table=NAME, "
     "with four slashes before a path from the root"
 )
 ODD = (
-    "--output: the name of the table is NAME, or SCHEMA.NAME of PostgreSQL, without quotes: they "
+    "output: the name of the table is NAME, or SCHEMA.NAME of PostgreSQL, without quotes: they "
     "are put around it as needed"
 )
 

@@ -24,8 +24,8 @@ _WAIT = 60  # seconds, while another run writes to the same file
 _CONNECT = "10"  # seconds, for a server to answer
 _LONGEST = 63  # bytes of a name in PostgreSQL, which cuts off the rest of it
 
-LONG = f"--output: PostgreSQL takes names of {_LONGEST} bytes, got {{name!r}}"
-DRIVER = "--output: a table of PostgreSQL needs psycopg: pip install 'beam-dpcount[sql]'"
+LONG = f"output: PostgreSQL takes names of {_LONGEST} bytes, got {{name!r}}"
+DRIVER = "output: a table of PostgreSQL needs psycopg: pip install 'beam-dpcount[sql]'"
 FAILED = "{table}: {reason}"
 ANOTHER = "name a table that is not there yet, which is then made"
 COLUMNS = f"{{table}} has other columns than this output: {{which}}: change it, or {ANOTHER}"
