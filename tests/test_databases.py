@@ -801,6 +801,15 @@ def test_a_night_does_not_begin_another_table(database: Database, folder: Path) 
         assert said in night(3, output, *more, run=fails)
 
 
+def test_a_dry_night_tries_the_table(database: Database, folder: Path) -> None:
+    assert "1 tick would be added" in night(1, database.url(), "--dry-run")
+    assert database.there() == []
+    night(1, database.url())
+    assert "1 tick would be added" in night(2, database.url(), "--dry-run")
+    database.run("ALTER TABLE counts ADD COLUMN note TEXT")
+    assert "'note' is not in the output" in night(2, database.url(), "--dry-run", run=fails)
+
+
 def test_a_new_state_needs_a_table_without_rows(database: Database, folder: Path) -> None:
     night(1, database.url())
     before = database.read()

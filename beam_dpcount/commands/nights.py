@@ -406,6 +406,9 @@ def _foretell(
     """What a run would say."""
     options = task.options
     _made(task, source, files, places, state or _new(options))
+    if is_table(options.output):
+        output = growing.growing(options.output, task.table(), "", task.guarantee())
+        _ = output.check_new() if state is None else output.size
     ticks, so_far = task.count.ticks_released, 0 if state is None else state.ticks
     new = f"note: {many(max(ticks - so_far, 0), 'tick')} would be added to {options.output}"
     costs = ["note: the state has been charged: the run would cost nothing more"]
