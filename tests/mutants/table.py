@@ -142,6 +142,39 @@ MUTANTS = (
         f"{_TABLES}test_a_password_is_refused_and_not_repeated"
         "[postgresql://ann:p/s3cr3t@host/db?table=x]",
     ),
+    # Views that are sums
+    Mutant(
+        "summed views",
+        "the last ticks are one too many",
+        f"{_COUNTERS}/summed_views.py",
+        "sum(state[2:][-window:])",
+        "sum(state[2:][-window - 1 :])",
+        "tests/test_views.py::test_sums_are_exact_and_the_same_on_every_path",
+    ),
+    Mutant(
+        "summed views",
+        "a sum is said to have the noise of one release",
+        f"{_COUNTERS}/summed_views.py",
+        "        return replace(self.each, mechanism=Simple2(steps))\n",
+        "        return self.each\n",
+        "tests/test_views.py::test_sums_are_exact_and_the_same_on_every_path",
+    ),
+    Mutant(
+        "summed views",
+        "each tick is counted under the whole budget, and other views beside it",
+        "beam_dpcount/plans/sentence.py",
+        "        return summed if summed and self._are_better(summed, parts) else parts\n",
+        "        return [*summed, *parts] if summed else parts\n",
+        "tests/test_views.py::test_sums_are_taken_where_they_lose_least",
+    ),
+    Mutant(
+        "summed views",
+        "people who are bounded in each window anew are summed over windows",
+        "beam_dpcount/plans/sentence.py",
+        "        if Restart in kinds and self.users is not None:\n",
+        "        if Restart in kinds and self.users is None:\n",
+        "tests/test_views.py::test_people_are_bounded_by_window_where_a_count_restarts",
+    ),
     # Runs with --state
     Mutant(
         "nights",
