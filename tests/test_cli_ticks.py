@@ -234,6 +234,25 @@ def test_the_size_and_the_notes_come_before_the_run(events: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "warned"),
+    [
+        (("--zone", "Europe/Paris"), True),
+        (("--zone", "Europe/Paris", "--timezone", "Etc/UTC"), False),
+        (("--zone", "Europe/Paris", "--timezone", "Europe/Paris"), False),
+        (("--zone", "Europe/Paris", "--timestamp-format", "unix"), False),
+        ((), False),
+    ],
+    ids=str,
+)
+def test_days_of_a_zone_do_not_make_rows_times_local(
+    more: Sequence[object], warned: bool, events: Path
+) -> None:
+    out = succeed(*arguments(events), *BUDGET, *more, "--dry-run")
+    text = "warning: --zone is Europe/Paris, and rows' times without an offset are read as UTC"
+    assert (text in out) == warned
+
+
+@pytest.mark.parametrize(
     ("start", "noted"),
     [("100", False), ("1970-01-01T00:01:40Z", False), ("1970-01-01T00:01:40", True)],
 )

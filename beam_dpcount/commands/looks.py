@@ -356,7 +356,7 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
             f"({limit}) leaves out {many(beyond, 'row')} "
             f"({beyond / len(events):.1%}), those without a person among them"
         )
-        if 2 * beyond > len(events):
+        if 2 * beyond > len(events) and not _once_is_enough(task):
             found.wrong.append("most rows are left out by the limit on each person")
         return
     if getattr(options, "select_keys", False):
@@ -382,11 +382,21 @@ def _people(task: Task, rows: _Rows, transform: Any, found: Found) -> None:
         f"out {many(left, 'row')} ({row.events:.1%}), those without a person among them: some rows "
         f"of {row.people:.1%} of the people, and all of {row.keys:.1%} of the keys"
     )
-    if 2 * left > suggested.events:
+    if 2 * left > suggested.events and not _once_is_enough(task):
         found.wrong.append(
             "most rows are left out by the limit on each person: `beam-dpcount bounds` "
             "compares others"
         )
+
+
+def _once_is_enough(task: Any) -> bool:
+    """Whether further rows of a person change nothing: people are counted, and there is one key."""
+    metrics = getattr(task, "metrics", ())
+    return (
+        bool(metrics)
+        and task.options.key is None
+        and all(isinstance(m, dp.People) for m in metrics)
+    )
 
 
 def _ticks(task: Any, rows: _Rows, found: Found) -> None:

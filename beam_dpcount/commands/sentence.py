@@ -22,7 +22,7 @@ from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import STDDEVS, Running
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError
-from beam_dpcount.commands.report import LEVEL, Estimate, many, rule_of_thumb, table
+from beam_dpcount.commands.report import LEVEL, WARNING, Estimate, many, rule_of_thumb, table
 from beam_dpcount.commands.task import Listed, described
 from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable
 from beam_dpcount.commands.tick_task import TickTask
@@ -407,6 +407,12 @@ class Sentence(TickTask):
         if options.timestamp_format is not None:
             unlike = f"do not fit --timestamp-format {options.timestamp_format}"
         lines = [f"note: rows whose times {unlike} count nothing (--check says how many)"]
+        numbers = options.timestamp_format in ("unix", "unix-ms")
+        if options.zone and "timezone" not in options.given and not numbers:
+            lines.append(
+                f"{WARNING}--zone is {options.zone}, and rows' times without an offset are read as "
+                f"UTC: give --timezone {options.zone} if they are local, or --timezone Etc/UTC if not"
+            )
         given = [options.start, options.stop, options.until]
         if any(isinstance(text, str) and text and times.lacks_offset(text) for text in given):
             lines.append(f"note: times without an offset are taken as {zone}")
