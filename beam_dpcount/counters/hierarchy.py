@@ -10,6 +10,7 @@ through consistency (2010), here for levels of any variances and nodes with any 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ GROWTH = 1.25  # of the variance of leaves, at most, beside the whole budget at 
 FINEST = 1 << 10  # the largest weight of a level, by which its sums are multiplied
 _ROUNDING = 1e-3  # of a node's variance may come from the rounding of leaves, at most
 _HALVINGS = 60
+_LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Hierarchy:
       >>> tree = Hierarchy(["region", "city"], [("north", "oslo"), ("south", "rome")])
       >>> tree.paths
       (('', ''), ('north', ''), ('south', ''), ('north', 'oslo'), ('south', 'rome'))
-      >>> [tree.level_of(node) for node in range(5)]
+      >>> [tree.level_of(path) for path in tree.paths]
       ['all', 'region', 'region', 'city', 'city']
     """
 
@@ -89,6 +91,11 @@ class Hierarchy:
         if not fine or not numbers[-1]:
             raise ParameterError("shares", f"must be {self.depth} numbers, got {given!r}", remedy)
         return tuple(x / math.fsum(numbers) for x in numbers)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """A text of each leaf, no two of them equal."""
+        return tuple(map(text_of_path, self.leaves))  # type: ignore[arg-type]
 
     @property
     def depth(self) -> int:
@@ -133,10 +140,9 @@ class Hierarchy:
         """The place of the first node of each level among all, and how many there are."""
         return tuple(np.cumsum([0, *self.sizes]).tolist())
 
-    def level_of(self, node: int) -> str:
+    def level_of(self, path: Sequence[str]) -> str:
         """The name of a node's level."""
-        at = int(np.searchsorted(self.starts, node, side="right")) - 1
-        return (ROOT, *self.levels)[at]
+        return (ROOT, *self.levels)[sum(map(bool, path))]
 
     def sums(self, leaves: IntArray, at: int) -> IntArray:
         """The whole numbers of a level, given those of the leaves, shape (ticks, leaves)."""
@@ -263,8 +269,9 @@ class Consistent:
 
     def release(self, noisy: FloatArray, digits: int) -> IntArray:
         """What is released of all nodes, in units of the last digit; shape (ticks, nodes)."""
-        whole = np.rint(self.leaves(noisy) * 10.0**digits).astype(np.int64)
-        return self.tree.all_sums(whole)
+        most = float(_LARGEST // self.tree.sizes[-1])  # so that 64 bits hold the root, too
+        whole = np.clip(np.rint(self.leaves(noisy) * 10.0**digits), -most, most)
+        return self.tree.all_sums(whole.astype(np.int64))
 
 
 def _added(numbers: FloatArray, parents: IntArray, size: int) -> FloatArray:
@@ -282,6 +289,11 @@ def _weights(shares: Sequence[float], norms: Sequence[float]) -> tuple[int, ...]
     # Rounded down above, so that leaves get what the others leave.
     above = [max(int(ratio > 0), math.floor(ratio * fine)) for ratio in ratios[:-1]]
     return (*above, max(1, math.ceil(ratios[-1] * fine)))
+
+
+def text_of_path(path: Sequence[str]) -> str:
+    """The path of a leaf as one text, as which events travel."""
+    return json.dumps([*path], ensure_ascii=False)
 
 
 def _check_levels(given: Sequence[str]) -> tuple[str, ...]:

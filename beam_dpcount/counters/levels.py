@@ -123,6 +123,14 @@ def bounds_of(tree: Hierarchy, change: UserChange, windows: int = 1) -> tuple[tu
     return tuple(found)
 
 
+def norms_of_levels(
+    change: UserChange, bounds: tuple[tuple[int, int], ...], mechanism: Mechanism, unit: float
+) -> list[float]:
+    """Squared L2 norms of what a person changes at each level, unweighted."""
+    reaches = (one.reach(mechanism, unit) for one in levels_of(change, bounds))
+    return [float(reach.l2_squared) for reach in reaches]
+
+
 def levels_of(change: UserChange, bounds: tuple[tuple[int, int], ...]) -> list[UserChange]:
     """What a person changes at each level, unweighted."""
     names = {one.name for one in fields(UserChange)}

@@ -13,6 +13,7 @@ from beam_dpcount.budget.ledger import Ledger, plain_budget
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_callable, check_choice, check_whole
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart, now
+from beam_dpcount.counters.hierarchy import Hierarchy
 from beam_dpcount.counters.people import Users, check_users
 from beam_dpcount.counters.periods import Periods, periods_of
 from beam_dpcount.counters.selection import Selection, SelectKeys
@@ -30,6 +31,7 @@ from beam_dpcount.plans.described import ENDLESS, Plan, configured
 from beam_dpcount.plans.inside import Inside
 from beam_dpcount.plans.losses import epsilon_of, together_anywhere
 from beam_dpcount.plans.ticks import NEEDS_EVENTS, TickNumbersPlan, View
+from beam_dpcount.plans.trees import TickTreesPlan
 from beam_dpcount.plans.values import FieldsOf, NumberOf, Ones
 from beam_dpcount.plans.vectors import TickVectorsPlan
 from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
@@ -48,8 +50,8 @@ _PERCENTS: tuple[dict[str | None, tuple[int, ...]], ...] = (
     {None: (40, 30, 30), "so-far": (70, 15, 15), "each": (20, 60, 20), "last": (20, 20, 60)},
 )
 _KEYS = (
-    "give keys=[...] with the public keys, keys=dp.SelectKeys() if they are private, or "
-    "keys=dp.TOTAL for one total"
+    "give keys=[...] with the public keys, keys=dp.SelectKeys() if they are private, "
+    "keys=dp.TOTAL for one total, or keys=dp.Hierarchy(...) for totals at every level"
 )
 
 
@@ -86,7 +88,7 @@ class TickCountPlan(Plan):
     clock: Clock | Each | Last | Restart | Sequence[Any]
     what: Metric | Sequence[Metric] = Count()
     _: KW_ONLY
-    keys: Sequence[str] | SelectKeys | Total | None = None
+    keys: Sequence[str] | SelectKeys | Total | Hierarchy | None = None
     users: Users | None = None
     mechanism: Mechanism | type[Mechanism] | str | None = None
     relation: str = "add_remove"
@@ -99,7 +101,7 @@ class TickCountPlan(Plan):
     confidence: float = 0.95
     prefer: str | None = None
     value: Callable[[Any], Any] | None = None
-    key: str | Callable[[Any], Any] | None = None
+    key: str | Sequence[str] | Callable[[Any], Any] | None = None
     max_items: int | None = None
     time: str | Callable[[Any], Any] | None = None
     path: str = "auto"
@@ -110,6 +112,7 @@ class TickCountPlan(Plan):
 
     _numbers_kind: ClassVar[Any] = TickNumbersPlan  # the engine of one number
     _vectors_kind: ClassVar[Any] = TickVectorsPlan  # that of several
+    _trees_kind: ClassVar[Any] = TickTreesPlan  # that of one number a node of a tree
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -142,10 +145,14 @@ class TickCountPlan(Plan):
             for name, plain in (("key", None), ("other", None), ("on_unknown", "drop")):
                 if getattr(self, name) != plain:
                     raise ValueError(f"{name} is for events of several keys: leave it out of TOTAL")
+        if isinstance(self.keys, Hierarchy):
+            self._check_tree(self.keys)
         if self.max_items is not None:
             self._check_items()
         for name in ("key", "time"):
             given = getattr(self, name)
+            if name == "key" and isinstance(self.keys, Hierarchy) and isinstance(given, tuple):
+                continue
             if given is not None and not callable(given) and not (isinstance(given, str) and given):
                 raise TypeError(
                     f"{name} must be the name of a field or a function of the event, got {given!r}:"
@@ -153,6 +160,25 @@ class TickCountPlan(Plan):
                 )
         if self.time is not None and self.path == "streaming":
             raise ValueError(TIMES_OF_STREAMS)
+
+    def _check_tree(self, tree: Hierarchy) -> None:
+        """Refuse what is not known of a tree of keys; the fields of the key become a tuple."""
+        for name, plain in (("other", None), ("max_items", None)):
+            if getattr(self, name) != plain:
+                raise ParameterError(name, *ONE_LEAF)
+        if len(self._metrics) > 1 or not isinstance(self._metrics[0], Count | Sum):
+            raise ParameterError("what", *ONE_SUM)
+        if len(self._views) > 1:
+            raise ParameterError("clock", *ONE_VIEW)
+        if isinstance(self.key, str | list | tuple):
+            names = [self.key] if isinstance(self.key, str) else [*self.key]
+            if len(names) != len(tree.levels) or not all(isinstance(n, str) and n for n in names):
+                raise ParameterError(
+                    "key",
+                    f"must name a field for each of {', '.join(tree.levels)}, got {self.key!r}",
+                    f"give e.g. {{key=}}{[*tree.levels]!r}",
+                )
+            self.key = tuple(names)
 
     def _check_items(self) -> None:
         check_whole("max_items", self.max_items)
@@ -260,6 +286,8 @@ class TickCountPlan(Plan):
 
     @property
     def _key_texts(self) -> Any:
+        if isinstance(self.keys, Hierarchy):
+            return self.keys.texts
         return (ALL,) if isinstance(self.keys, Total) else self.keys
 
     def _named(self, view: View, metric: Metric) -> tuple[str, ...]:
@@ -411,6 +439,8 @@ class TickCountPlan(Plan):
             return self._active(options, active)
         if isinstance(metric, People) and users is not None:
             options["users"] = replace(users, per_key=1)
+        if isinstance(self.keys, Hierarchy):
+            return self._trees_kind(**options, tree=self.keys)
         return self._numbers_kind(**options)
 
     def _active_ticks(self, view: View) -> int | None:
@@ -559,6 +589,19 @@ class TickCountPlan(Plan):
         raise NotImplementedError
 
 
+ONE_SUM = (
+    "is one Count or Sum where all levels of a tree are released: people, means and quantiles of a "
+    "region do not follow from those of its cities",
+    "give each metric a TickCount of its own, with shares of a Ledger, and People keys=[...]",
+)
+ONE_VIEW = (
+    "is one view where all levels of a tree are released",
+    "give each view a TickCount of its own, with shares of a Ledger",
+)
+ONE_LEAF = (
+    "is for listed keys, and an event of a tree counts in one of its leaves",
+    "leave it out: other events do not count",
+)
 ON_LATTICE = ", on the lattice that several metrics share"
 ONE_KEY = (
     "is for events whose key is a collection",

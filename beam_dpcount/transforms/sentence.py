@@ -18,6 +18,7 @@ from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.charged import JoinedSpender
 from beam_dpcount.counters.clock import check_keys
+from beam_dpcount.counters.hierarchy import Hierarchy
 from beam_dpcount.counters.moments import time_of_event
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.total import ALL, Total
@@ -35,7 +36,7 @@ from beam_dpcount.lanes.cells import Times
 from beam_dpcount.lanes.frames import Frame
 from beam_dpcount.plans.expected import Expected
 from beam_dpcount.plans.sentence import TIMES_OF_STREAMS, TickCountPlan
-from beam_dpcount.reading import Field
+from beam_dpcount.reading import Field, PathFields
 from beam_dpcount.states.all_vectors import Reading
 from beam_dpcount.statistics.metrics import Rate
 from beam_dpcount.statistics.metrics.base import OfField
@@ -50,6 +51,7 @@ from beam_dpcount.transforms.inputs import (
     use_streaming,
 )
 from beam_dpcount.transforms.ticks import COUNTS_ANEW, TickNumbers
+from beam_dpcount.transforms.trees import TickTrees
 from beam_dpcount.transforms.vectors import TickVectors
 
 TO_KEYS = (
@@ -169,6 +171,7 @@ class TickCount(TickCountPlan, Described):
 
     _numbers_kind = TickNumbers
     _vectors_kind = TickVectors
+    _trees_kind = TickTrees
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -180,11 +183,15 @@ class TickCount(TickCountPlan, Described):
 
     def _reading(self) -> EventReader:
         key: Any = Field(self.key) if isinstance(self.key, str) else self.key
+        if isinstance(self.key, tuple):
+            key = PathFields(self.key)
         total = ALL if isinstance(self.keys, Total) else None
         time: Any = None
         if self.time is not None:
             take = Field(self.time) if isinstance(self.time, str) else self.time
             time = MicrosOf(take, self._clock.zone)
+        if isinstance(self.keys, Hierarchy):
+            return EventReader(key, time=time, depth=len(self.keys.levels))
         if self.max_items is None:
             return EventReader(key, total, time)
         listed = None if isinstance(self.keys, SelectKeys) else check_keys(self.keys)
