@@ -100,7 +100,7 @@ class TickCells:
 
     def __call__(self, release: Release | TickRelease) -> list[tuple[object, ...]]:
         start, end = instant(self.columns.start(release)), instant(release.timestamp)
-        cells: list[object] = [release.key, release.step, start, end]
+        cells: list[object] = [*self.columns.key(release), release.step, start, end]
         zone = 0
         cells += [release.restart] * self.columns.numbered
         for column, found in self.columns.cells(release):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -254,6 +254,11 @@ class TickCount(TickCountPlan, Described):
           ValueError: there is no such tick, or there are several views.
           TypeError: events are not a list of payloads, but one, or a data frame.
         """
+        if isinstance(self.keys, Hierarchy):
+            raise ValueError(
+                "expected is of one key, and a Hierarchy has many: `print` of the count says how "
+                "well each level is known"
+            )
         if len(self._views) > 1 or self.engine is None:
             raise ValueError("expected is of one view: give a TickCount of each alone")
         engine = self.engine
@@ -270,10 +275,16 @@ class TickCount(TickCountPlan, Described):
 
     # Where it is applied.
 
-    def over(self, table: object, *, key: str | None = None, time: str | None = None) -> pa.Table:
+    def over(
+        self,
+        table: object,
+        *,
+        key: str | Sequence[str] | None = None,
+        time: str | None = None,
+    ) -> pa.Table:
         """The releases of a data frame, without a pipeline: a pyarrow Table, a row each.
 
-        Its columns are key, step, start and timestamp (the end) of the tick, restart if the count
+        Its columns are key (of a `Hierarchy` its levels, and level), step, start and timestamp (the end) of the tick, restart if the count
         starts anew, and of each metric and view its value, the stddev of its noise where that is
         public, and the ends of its interval (count, count_stddev, count_low, count_high). They are
         those of a pipeline over the rows: under replayable noise the same to the bit.
@@ -283,7 +294,8 @@ class TickCount(TickCountPlan, Described):
             record batches, which is read once. Columns are read as fields of events are: rows
             without a key, a time or a person do not count. What users and metrics read are their
             columns, by name.
-          key, time: the columns of the key and the time; default: those of the count.
+          key, time: the columns of the key and the time; default: those of the count. Of a
+            `Hierarchy` a column a level; default: those of its levels' names.
 
         Guarantee: as for the class. Each call is a release, and a cell of a notebook that runs
           twice is two. A budget that is a share of a `Ledger` is charged, once; replayable noise
@@ -320,9 +332,9 @@ class TickCount(TickCountPlan, Described):
 
     _released_over = False
 
-    def _frame(self, table: object, key: str | None, time: str | None) -> Frame:
+    def _frame(self, table: object, key: Any, time: str | None) -> Frame:
         """The data frame, and which of its columns are read."""
-        if any(type(part.engine) not in (TickNumbers, TickVectors) for part in self._parts):
+        if any(type(part.engine) not in (TickNumbers, TickVectors, TickTrees) for part in self._parts):
             raise ParameterError("over", *_ACTIVE)
         if any(isinstance(m, OfField | Rate) and not m.fields for m in self._metrics):
             raise ParameterError("what", *_NO_FIELD)
@@ -334,12 +346,23 @@ class TickCount(TickCountPlan, Described):
         fields = dict.fromkeys(field for metric in self._metrics for field in metric.fields)
         return Frame(
             table,
-            key=None if total else _column("key", self.key if key is None else key),
+            key=None if total else self._key_columns(self.key if key is None else key),
             time=_column("time", self.time if time is None else time),
             user=None if self.users is None else _column("users", self.users.by),
             fields=[*fields],
             times=Times(MicrosOf(_itself, zone), None, zone == "UTC"),
         )
+
+    def _key_columns(self, key: Any) -> str | tuple[str, ...]:
+        """The columns of a data frame that hold the key."""
+        if not isinstance(self.keys, Hierarchy):
+            return _column("key", key)
+        levels = self.keys.levels
+        names = [*levels] if key is None else [key] if isinstance(key, str) else key
+        if not isinstance(names, list | tuple) or len(names) != len(levels):
+            problem = f"must name a column for each of {', '.join(levels)}, got {key!r}"
+            raise ParameterError("key", problem, f"give e.g. {{key=}}{[*levels]!r}")
+        return tuple(_column("key", name) for name in names)
 
     @property
     def _strict(self) -> bool:
