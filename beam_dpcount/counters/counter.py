@@ -43,8 +43,8 @@ TAKES_GAUSSIAN = (
 ONE_STEP = (Change, TickChange, ItemsChange)  # one event changes one step, or a step of each key
 AGE_OF_ONE = "is for one event that changes one step, but neighbours differ by {}"
 TAKES_OTHER = (
-    "{mechanism} takes Laplace noise, and all levels of a tree take Gaussian noise: leave mechanism "
-    "out, or give SmoothBinary"
+    "{mechanism} takes Laplace noise, and all levels of a tree take Gaussian noise: leave "
+    "mechanism out, or give SmoothBinary"
 )
 TAKES_LAPLACE = (
     "{mechanism} takes Laplace noise, which {budget!r} does not calibrate: give PureDP(epsilon) or "

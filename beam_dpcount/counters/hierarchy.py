@@ -95,7 +95,7 @@ class Hierarchy:
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """A text of each leaf, no two of them equal."""
-        return tuple(map(text_of_path, self.leaves))  # type: ignore[arg-type]
+        return tuple(map(text_of_path, self.leaves))
 
     @property
     def depth(self) -> int:

@@ -99,7 +99,9 @@ class TickColumns:
         """When the tick of a release begins, in microseconds."""
         return self.clock.borders(release.step, 1)[0]
 
-    def cells(self, release: Release | TickRelease | NodeRelease) -> Iterator[tuple[TickColumn, Cells]]:
+    def cells(
+        self, release: Release | TickRelease | NodeRelease
+    ) -> Iterator[tuple[TickColumn, Cells]]:
         """What a release says, by column."""
         if self.counter is not None:
             # Not by its class: workers may decode it as one of their own.

@@ -129,6 +129,8 @@ class TickCountPlan(Plan):
         self._check_prefer()
         names = [self._named(view, metric) for view in self._views for metric in self._metrics]
         self.columns = _check_columns([name for some in names for name in some])
+        if isinstance(self.keys, Hierarchy):
+            _check_levels(self.keys.levels, self.columns)
         self._fix()
 
     def default_label(self) -> str:
@@ -669,6 +671,14 @@ def _check_columns(names: Sequence[str]) -> tuple[str, ...]:
                 "of its own, with a share of a Ledger"
             )
     return tuple(names)
+
+
+def _check_levels(levels: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse levels of a tree whose columns would have the names of others."""
+    taken = {f"{name}{end}" for name in columns for end in ("", "_stddev", "_low", "_high")}
+    if found := sorted(taken.intersection(levels)):
+        problem = f"has {found[0]!r}, which is a column of the count"
+        raise ParameterError("levels", problem, "give the metric another name=...")
 
 
 def counts_people(metrics: Sequence[Metric]) -> bool:

@@ -284,10 +284,11 @@ class TickCount(TickCountPlan, Described):
     ) -> pa.Table:
         """The releases of a data frame, without a pipeline: a pyarrow Table, a row each.
 
-        Its columns are key (of a `Hierarchy` its levels, and level), step, start and timestamp (the end) of the tick, restart if the count
-        starts anew, and of each metric and view its value, the stddev of its noise where that is
-        public, and the ends of its interval (count, count_stddev, count_low, count_high). They are
-        those of a pipeline over the rows: under replayable noise the same to the bit.
+        Its columns are key (of a `Hierarchy` its levels, and level), step, start and timestamp (the
+        end) of the tick, restart if the count starts anew, and of each metric and view its value,
+        the stddev of its noise where that is public, and the ends of its interval (count,
+        count_stddev, count_low, count_high). They are those of a pipeline over the rows: under
+        replayable noise the same to the bit.
 
         Args:
           table: a pandas or Polars data frame, a DuckDB relation, an Arrow table, or a reader of
@@ -334,7 +335,9 @@ class TickCount(TickCountPlan, Described):
 
     def _frame(self, table: object, key: Any, time: str | None) -> Frame:
         """The data frame, and which of its columns are read."""
-        if any(type(part.engine) not in (TickNumbers, TickVectors, TickTrees) for part in self._parts):
+        if any(
+            type(part.engine) not in (TickNumbers, TickVectors, TickTrees) for part in self._parts
+        ):
             raise ParameterError("over", *_ACTIVE)
         if any(isinstance(m, OfField | Rate) and not m.fields for m in self._metrics):
             raise ParameterError("what", *_NO_FIELD)
