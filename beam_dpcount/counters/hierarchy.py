@@ -68,8 +68,8 @@ class Hierarchy:
 
     def _leaves(self) -> tuple[tuple[str, ...], ...]:
         example = 'give e.g. {leaves=}[("north", "oslo"), ("south", "rome")]'
-        if isinstance(self.leaves, str | bytes | Mapping):
-            raise ParameterError("leaves", "must be a list of paths", example)
+        if isinstance(self.leaves, str | bytes | Mapping) or not isinstance(self.leaves, Iterable):
+            raise ParameterError("leaves", f"must be a list of paths, got {self.leaves!r}", example)
         leaves, depth = list[tuple[str, ...]](), len(self.levels)
         for given in self.leaves:
             if isinstance(given, str | bytes) or not isinstance(given, Sequence):
@@ -86,9 +86,11 @@ class Hierarchy:
 
     def _check_shares(self, given: Sequence[float]) -> tuple[float, ...]:
         remedy = "give one a level from the root on, the leaves' above 0, or leave {shares} out"
-        numbers = tuple(map(float, given))
-        fine = len(numbers) == self.depth and all(math.isfinite(x) and x >= 0 for x in numbers)
-        if not fine or not numbers[-1]:
+        is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+        numbers = [x for x in given if isinstance(x, int | float)] if is_list else []
+        fine = is_list and len(numbers) == len(given) == self.depth
+        fine = fine and not any(isinstance(x, bool) for x in numbers)
+        if not fine or not all(math.isfinite(x) and x >= 0 for x in numbers) or not numbers[-1]:
             raise ParameterError("shares", f"must be {self.depth} numbers, got {given!r}", remedy)
         return tuple(x / math.fsum(numbers) for x in numbers)
 
