@@ -272,8 +272,9 @@ class Consistent:
     def release(self, noisy: FloatArray, digits: int) -> IntArray:
         """What is released of all nodes, in units of the last digit; shape (ticks, nodes)."""
         most = float(_LARGEST // self.tree.sizes[-1])  # so that 64 bits hold the root, too
-        whole = np.clip(np.rint(self.leaves(noisy) * 10.0**digits), -most, most)
-        return self.tree.all_sums(whole.astype(np.int64))
+        units = np.clip(np.rint(self.leaves(noisy) * 10.0**digits), -most, most)
+        whole = units.astype(np.int64)
+        return self.tree.all_sums(whole)
 
 
 def _added(numbers: FloatArray, parents: IntArray, size: int) -> FloatArray:

@@ -85,7 +85,9 @@ class TickCount(TickCountPlan, Described):
         their weights.
       keys: all public keys, distinct texts; events with other keys do not count. Or
         `SelectKeys()`, where nobody knows them, or which there are is private. Or `TOTAL`: all
-        events count under one key, "all".
+        events count under one key, "all". Or a `Hierarchy`: one Count or Sum in one view, of events
+        whose key is the path of a leaf, is released for all nodes, as PCollection[NodeRelease]. At
+        each tick a parent is the sum of its children.
       users: Users(by, events): protect all events of one person, not only one.
       mechanism: a name, class or instance, for a count so far or one that restarts. Default: the
         one of least exact error for the view, the budget, and what one event or person changes.
@@ -107,7 +109,8 @@ class TickCount(TickCountPlan, Described):
       value: makes what metrics read out of an event's payload. Default: the payload itself. An
         event for which it returns None, or raises an error, does not count.
       key: the name of the field that holds the key, or a function of the event: a text or a whole
-        number. An event in which it is missing or None does not count. Default: events are pairs.
+        number; of a `Hierarchy` a name a level, or a function that gives a tuple. An event in which
+        it is missing or None does not count. Default: events are pairs.
       max_items: under how many keys one event counts, at most, where `key` gives a collection of
         them: of more distinct ones the first in the order of `keys` (SelectKeys: as they come). The
         noise grows with its square root (Gaussian), or with it (Laplace). With `users` each key of
@@ -135,7 +138,8 @@ class TickCount(TickCountPlan, Described):
       fixed, and a person's events change neither for others. What a bound on people, `max_per_tick`
       or the bounds of a metric leave out is missing from the releases: a bias that no stddev
       covers. Sensitivity: `counter.l1_sensitivity` and `.l2_sensitivity`
-      (docs/proofs/items_and_ticks.md, people.md, aggregates.md, sliding.md, selection.md).
+      (docs/proofs/items_and_ticks.md, people.md, aggregates.md, sliding.md, selection.md,
+      hierarchy.md).
 
     Attributes:
       columns: the names of what is released, in their order.
