@@ -173,6 +173,14 @@ def _columns(given: object) -> Any:
     return given[0] if len(given) == 1 else tuple(given)
 
 
+def _path(given: object) -> Any:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Sequence) or not given or not all(isinstance(x, str) for x in given):
+        raise ValueError
+    return given[0] if len(given) == 1 else tuple(given)
+
+
 def _switch(given: object) -> bool:
     if not isinstance(given, bool):
         raise ValueError
@@ -259,6 +267,7 @@ CONDITION = Kind(str, "be a condition", _text)
 WHOLES, DURATIONS = several(WHOLE), several(DURATION)
 # Names of columns, by what the columns hold.
 KEYS = Kind(str, "be the name of a column", _text)
+PATHS = Kind(str, "be one column, or a column a level", _path)
 NUMBERS = Kind(str, "be the name of a column", _text)
 TIMES = Kind(str, "be one column, or two, DATE TIME", _columns)
 IDS = Kind(str, "be the name of a column", _text)

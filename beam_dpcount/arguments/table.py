@@ -46,12 +46,18 @@ ROWS = parsed(
         default 1G)
     key COLUMN: keys, elements
         the {column} of the (public) keys: texts, or whole numbers, which become text
-    key COLUMN: keys, ticks
+    key COLUMN ...: paths, ticks files
+        the {column} of the keys: texts, or whole numbers, which become text; of a tree its levels
+    key COLUMN: keys, ticks fields
         the {column} of the keys: texts, or whole numbers, which become text
     keys KEY ...: texts, ticks, one_of=keys
         all (public) keys; rows of others do not count, and leave no trace
     keys_file FILE: text, ticks files, one_of=keys, more
         the same, one per line; blank lines are skipped
+    hierarchy_file FILE: text, sentence files, one_of=keys, more
+        totals at every level of a tree of keys: a CSV file of all (public) leaves, with a column
+        for each of {key}, from the top on; at every tick each total is exactly the sum of those
+        below it
     select_keys: switch, ticks select, one_of=keys
         all keys whose private counts are high enough; see {select_delta}
     item COLUMN: keys, items, required

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from beam_dpcount.commands.files import formats
 from beam_dpcount.counters.moments import instant
+from beam_dpcount.counters.nodes import NodesCounter
 from beam_dpcount.lanes import cells
 from beam_dpcount.lanes.cells import BoolArray
 from beam_dpcount.lanes.contents import MISSING, FieldCells
@@ -107,7 +108,10 @@ class TickCells:
             scale = found.stddev
             if scale is None and found.low is not None and found.high is not None:
                 scale = (found.high - found.low) / 2
-            cells += [rounded(number, scale) for number in column.numbers(found)]
+            value, *others = column.numbers(found)
+            if self.columns.nodes is None:  # else it has the digits of the leaves, and sums hold
+                value = rounded(value, scale)
+            cells += [value, *(rounded(number, scale) for number in others)]
             if self.alarm is not None and column.name == self.alarm.column:
                 zone = self.alarm.of(release.key, found.value)
         return [(*cells, *([] if self.alarm is None else [zone]))]
@@ -120,10 +124,24 @@ class TickTable(formats.Table):
     @property
     def schema(self) -> list[tuple[str, type]]:
         cells: Any = self.cells
-        placed: dict[str, type] = {"key": str, "step": int, "start": str, "timestamp": str}
-        placed["restart"] = int
+        placed: dict[str, type] = {"step": int, "start": str, "timestamp": str, "restart": int}
+        placed |= dict.fromkeys(cells.columns.key_names, str)
         columns = [(name, placed.get(name, float)) for name in cells.columns.names]
         return [*columns, *([(self.alarm, int)] if self.alarm else [])]
+
+    @property
+    def firsts(self) -> Sequence[Sequence[str]]:
+        nodes = self._nodes
+        if nodes is None:
+            return (self.keys,)
+        # A total stands before those that it is of: of a column, the empty text comes first.
+        return [[*dict.fromkeys(texts)] for texts in zip(*nodes.tree.paths, strict=True)]
+
+    @property
+    def _nodes(self) -> NodesCounter | None:
+        cells: Any = self.cells
+        nodes: NodesCounter | None = cells.columns.nodes
+        return nodes
 
     @property
     def alarm(self) -> str:

@@ -16,10 +16,13 @@ class TickTask(Task):
     name = "ticks"
     known = "the keys and the clock, and with them the number and times of the releases."
     people_are_public = False
-    names: ClassVar[Mapping[str, str]] = select.NAMES | {"ticks": "horizon"}
+    names: ClassVar[Mapping[str, str]] = {
+        **select.NAMES,
+        **{"ticks": "horizon", "levels": "key", "leaves": "hierarchy_file"},
+    }
 
     counts = "ticks sentence several people select truth"
     changes: ClassVar[Changes] = {
-        "key": {"help": "the keys; default: one count of all rows"},
+        "key": {"help": "the keys; default: one count of all rows; of a tree its levels"},
     }
     titles: ClassVar[Mapping[str, str]] = {"budget": ALL_KEYS}

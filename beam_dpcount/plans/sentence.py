@@ -713,6 +713,8 @@ def largest_stddevs(part: Part, combined: CombinedColumns | None) -> dict[str, f
     engine = part.engine
     if combined is not None and part.names[0] in combined.names:
         return {part.names[0]: combined.largest_stddevs[part.names[0]]}
+    if isinstance(engine, TickTreesPlan):
+        return {part.names[0]: max(engine.level_stddevs.values())}
     if engine.is_number:
         return {part.names[0]: math.sqrt(engine.counter.max_variance())}
     columns = zip(part.names, engine.expected((), None).columns, strict=False)
