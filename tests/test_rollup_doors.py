@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -15,7 +18,9 @@ import pytest
 from apache_beam.transforms.window import TimestampedValue
 
 import beam_dpcount as dp
+from beam_dpcount.budget.account_file import create
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.commands import sentence, ticks
 from beam_dpcount.counters.nodes import NodesCounter
 from beam_dpcount.lanes.parts import PartsLane
 from beam_dpcount.noise.laws import DiscreteLaplace
@@ -24,6 +29,7 @@ from beam_dpcount.states.count_state import CountState
 from beam_dpcount.states.tree_shards import TreeShard
 from beam_dpcount.states.windows import window_from
 from tests.audit.exact import keeps_budget
+from tests.command_lines import succeed
 from tests.person_audit import SECOND, TICK, Sums, audit, universe
 from tests.scripted import ScriptedEntropy
 
@@ -429,3 +435,90 @@ def test_age_is_refused_as_no_step_alone_changes(users: Any) -> None:
         given.epsilon_at(1e-6, age=1)
     with pytest.raises(ParameterError, match=r"^age is for one event"):
         given.counter.epsilon_at(1e-6, age=1)
+
+
+# The command line
+
+WORDS: tuple[object, ...] = (
+    *("--key", "region", "city", "--hierarchy-file", "leaves.csv", "--timestamp", "ts"),
+    *("--tick", "1h", "--start", 0, "--horizon", 4),
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log, and a table of all leaves, as a program would write them."""
+    monkeypatch.chdir(tmp_path)
+    with Path("in.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["region", "city", "ts", "who", "ms"])
+        writer.writeheader()
+        writer.writerows(ROWS)
+    with Path("leaves.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "city", "region")])
+        csv.writer(file).writerows((f"{n}", b, a) for n, (a, b) in enumerate(TREE.leaves))
+    return tmp_path
+
+
+def written(*words: object) -> list[dict[str, str]]:
+    succeed("--input", "in.csv", *WORDS, "--output", "out.csv", *words, main=ticks.main)
+    with Path("out.csv").open(newline="") as file:
+        return [*csv.DictReader(file)]
+
+
+def test_a_file_has_a_column_a_level_and_decimals_that_add_up(log: Path) -> None:
+    rows = written("--epsilon", 1, "--delta", "1e-6")
+    names = ["region", "city", "level", "step", "start", "timestamp", "count", "count_stddev"]
+    assert [*rows[0]] == [*names, "count_low", "count_high"]
+    nodes = {(row["region"], row["city"]): row["level"] for row in rows}
+    assert nodes == {path: TREE.level_of(path) for path in TREE.paths}
+    assert [*nodes][:3] == [("", ""), ("north", ""), ("north", "oslo")]  # each above its own
+    for step in "1234":
+        mine = [row for row in rows if row["step"] == step]
+        values: dict[tuple[str, ...], Decimal] = {
+            (row["region"], row["city"]): Decimal(row["count"]) for row in mine
+        }
+        for node in TREE.paths[: TREE.starts[-2]]:
+            below = [x for path, x in values.items() if _over(path) == node]
+            assert values[node] == sum(below)  # to the last digit
+
+
+@pytest.mark.parametrize("view", ["so-far", "each", "last 2", "restart 3"])
+def test_what_is_drawn_beside_it_is_exact(
+    view: str, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--show-truth counts a row in all nodes over it; without noise that is what is written."""
+    found: list[Any] = []
+    exact = sentence.Sentence.exact
+
+    def kept(self: Any, *args: Any) -> Any:
+        found.append((exact(self, *args), self._rows_drawn()))
+        return found[-1][0]
+
+    monkeypatch.setattr(sentence.Sentence, "exact", kept)
+    written("--rho", "1e12", "--view", view, "--show-truth", "--plot", "out.png")
+    ((truth, drawn),) = found
+    assert set(truth) == {sentence.node_name(path) for path in TREE.paths}
+    for name, values in truth.items():
+        mine = [x for key, x in zip(drawn["key"], drawn["value"], strict=True) if key == name]
+        assert mine == values
+    assert sum(truth["all"]) > 100
+
+
+def test_nodes_have_names_of_their_own() -> None:
+    paths = [("", ""), ("all", ""), ('"all"', ""), ("a,b", ""), ("a", "b"), ('a"', "b")]
+    names = [sentence.node_name(path) for path in paths]
+    assert names == ["all", '"all"', '"""all"""', '"a,b"', "a,b", '"a""",b']
+
+
+def test_a_run_is_repeated_only_with_the_same_leaves(log: Path) -> None:
+    create("account", dp.ApproxDP(3.0, 1e-5), None)
+    noise = ("--secret-env", "ROLLUPS", "--run-id", "r", "--account", "account")
+    words = ("--input", "in.csv", *WORDS, "--output", "out.csv", "--epsilon", 1, "--delta", "1e-6")
+    first = succeed(*words, *noise, main=ticks.main)
+    assert "this is run 1 again" in succeed(*words, *noise, main=ticks.main)
+    before = Path("out.csv").read_text()
+    renamed = Path("leaves.csv").read_text().replace("rome", "lima")
+    Path("leaves.csv").write_text(renamed)
+    again = succeed(*words, *noise, main=ticks.main)
+    assert "this is run 1 again" not in first + again
+    assert Path("out.csv").read_text().replace("lima", "rome") != before

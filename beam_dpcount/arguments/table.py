@@ -47,7 +47,7 @@ ROWS = parsed(
     key COLUMN: keys, elements
         the {column} of the (public) keys: texts, or whole numbers, which become text
     key COLUMN ...: paths, ticks files
-        the {column} of the keys: texts, or whole numbers, which become text; of a tree its levels
+        the {column} of the keys: texts, or whole numbers, which become text
     key COLUMN: keys, ticks fields
         the {column} of the keys: texts, or whole numbers, which become text
     keys KEY ...: texts, ticks, one_of=keys
@@ -55,9 +55,9 @@ ROWS = parsed(
     keys_file FILE: text, ticks files, one_of=keys, more
         the same, one per line; blank lines are skipped
     hierarchy_file FILE: text, sentence files, one_of=keys, more
-        totals at every level of a tree of keys: a CSV file of all (public) leaves, with a column
-        for each of {key}, from the top on; at every tick each total is exactly the sum of those
-        below it
+        totals at every level of a tree: {key} names a column a level, from the top on, and this CSV
+        file has all (public) leaves, in columns of these names. At every tick a total is exactly
+        the sum of those below it
     select_keys: switch, ticks select, one_of=keys
         all keys whose private counts are high enough; see {select_delta}
     item COLUMN: keys, items, required
@@ -111,8 +111,7 @@ CLOCK = parsed(
     tick TIME: tick, ticks, required, example=10m
         the time between releases: seconds, or with a unit (s, m, h, d, w) as in 10m
     start TIME: moment, ticks, required
-        seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z (without an offset: in
-        {timezone})
+        seconds since 1970, or ISO 8601: 2024-01-31T00:00:00Z (without an offset: in {timezone})
     stop TIME: moment, ticks
         rows at or after it do not count
     horizon N: whole, ticks, example=24

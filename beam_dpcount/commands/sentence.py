@@ -66,7 +66,10 @@ class Sentence(TickTask):
     """Of rows at the ticks of a public clock: metrics and views."""
 
     remedies: Mapping[str, str] = {
-        "max_items": "give each --metric a run of its own, or --user, of whom each key is a row"
+        "what": "give each --metric a run of its own, and one that is no count or sum --keys",
+        "clock": "give each --view a run of its own",
+        "budget": "give --delta as well, or --rho in place of --epsilon",
+        "max_items": "give each --metric a run of its own, or --user, of whom each key is a row",
     }
     reads: KeysOf | None = None  # the keys of a cell that holds several
     tree: dp.Hierarchy | None = None  # of which the keys are the nodes

@@ -19,10 +19,11 @@ class TickTask(Task):
     names: ClassVar[Mapping[str, str]] = {
         **select.NAMES,
         **{"ticks": "horizon", "levels": "key", "leaves": "hierarchy_file"},
+        **{"what": "metric", "clock": "view", "budget": "epsilon"},
     }
 
     counts = "ticks sentence several people select truth"
     changes: ClassVar[Changes] = {
-        "key": {"help": "the keys; default: one count of all rows; of a tree its levels"},
+        "key": {"help": "the keys; default: one count of all rows"},
     }
     titles: ClassVar[Mapping[str, str]] = {"budget": ALL_KEYS}

@@ -270,7 +270,10 @@ class Consistent:
         return np.asarray(np.sqrt(squares), dtype=np.float64)
 
     def release(self, noisy: FloatArray, digits: int) -> IntArray:
-        """What is released of all nodes, in units of the last digit; shape (ticks, nodes)."""
+        """What is released of all nodes, in units of the last digit; shape (ticks, nodes).
+
+        A leaf that 64 bits would not hold with all others is clipped.
+        """
         most = float(_LARGEST // self.tree.sizes[-1])  # so that 64 bits hold the root, too
         units = np.clip(np.rint(self.leaves(noisy) * 10.0**digits), -most, most)
         whole = units.astype(np.int64)

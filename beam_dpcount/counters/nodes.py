@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from functools import cached_property
 from statistics import NormalDist
@@ -15,6 +16,7 @@ from beam_dpcount.mechanisms.base import FloatArray, IntArray, State
 from beam_dpcount.noise.entropy import Noise
 
 _TICKS = 1 << 12  # the first, of which the least noise decides on the digits
+_FINEST = 6  # decimals of the unit, at most, so that 64 bits hold sums where there is little noise
 _AT_ONCE = 1 << 22  # noisy numbers that are computed together
 
 
@@ -58,7 +60,8 @@ class NodesCounter:
     def digits(self) -> int:
         """To how many decimals releases are rounded."""
         least = float(self.counter.stddevs(min(self.counter.horizon, _TICKS)).min())
-        return self._consistent.digits(least**2)
+        finest = max(0, _FINEST - math.floor(math.log10(self.counter.unit)))
+        return min(self._consistent.digits(least**2), finest)
 
     @cached_property
     def _factors(self) -> FloatArray:

@@ -46,13 +46,13 @@ class TickTreesPlan(TickNumbersPlan):
                 "budget",
                 f"is {self._budget}, and all levels of a tree share Gaussian noise, which no pure "
                 "budget takes",
-                "give ApproxDP(epsilon, delta) or ZCDP(rho), or list the leaves as keys",
+                "give ApproxDP(epsilon, delta) or ZCDP(rho), or list the leaves as {keys}",
             )
         if self.users is not None and self.users.gap is not None:
             raise ParameterError(
                 "gap",
                 "is between two events of a person that count, and is not known at several levels",
-                "leave {gap} out of Users, or list the leaves as keys",
+                "leave {gap} out, or list the leaves as {keys}",
             )
         super()._set_up()
 
