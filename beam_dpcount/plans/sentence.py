@@ -165,7 +165,7 @@ class TickCountPlan(Plan):
 
     def _check_tree(self, tree: Hierarchy) -> None:
         """Refuse what is not known of a tree of keys; the fields of the key become a tuple."""
-        for name, plain in (("other", None), ("max_items", None)):
+        for name, plain in (("other", None), ("max_items", None), ("on_unknown", "drop")):
             if getattr(self, name) != plain:
                 raise ParameterError(name, *ONE_LEAF)
         if len(self._metrics) > 1 or not isinstance(self._metrics[0], Count | Sum):

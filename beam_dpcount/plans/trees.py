@@ -132,15 +132,16 @@ class TickTreesPlan(TickNumbersPlan):
 
     def _describe(self) -> dict[str, str]:
         said, tree = super()._describe(), self.tree
-        sizes = zip(self.level_stddevs.items(), tree.sizes, strict=True)
-        levels = ", ".join(f"{size:,} {name} within {x:.3g}" for (name, x), size in sizes)
-        said["keys"] = f"{len(tree.paths):,} nodes of a tree; largest standard deviations: {levels}"
+        levels = ", ".join(f"{name} {x:.3g}" for name, x in self.level_stddevs.items())
+        sizes = zip(tree.sizes, self.level_stddevs, strict=True)
+        many = ", ".join(f"{size:,} {name}" for size, name in sizes)
+        said["keys"] = f"{len(tree.paths):,} nodes of a tree: {many}"
         said.pop("shards", None)  # one
         said["digits"] = str(self.nodes.digits)
         shares = np.square(self.nodes.weights) * self._level_norms()
         percents = ", ".join(f"{100 * x:.3g} %" for x in shares / shares.sum())
         said["levels"] = f"the budget is split among them, from the root on: {percents}"
-        said["largest_stddev_of_columns"] = f"{max(self.level_stddevs.values()):.3g}"
+        said["largest_stddev_of_columns"] = said["largest_stddev"] = levels
         return said
 
     def _level_norms(self) -> Any:

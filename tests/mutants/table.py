@@ -1022,6 +1022,22 @@ MUTANTS = (
     ),
     Mutant(
         "rollups",
+        "totals in a file are rounded each by itself",
+        f"{_COMMANDS}/tick_table.py",
+        "            if self.columns.nodes is None:  # else",
+        "            if True:  # else",
+        "tests/test_rollup_doors.py::test_a_file_has_a_column_a_level_and_decimals_that_add_up",
+    ),
+    Mutant(
+        "rollups",
+        "where there is little noise, releases have more digits than 64 bits hold",
+        f"{_COUNTERS}/nodes.py",
+        "        return min(self._consistent.digits(least**2), finest)\n",
+        "        return self._consistent.digits(least**2) + 0 * finest\n",
+        "tests/test_rollup_doors.py::test_what_is_drawn_beside_it_is_exact[last 2]",
+    ),
+    Mutant(
+        "rollups",
         "age takes any change of ticks",
         f"{_COUNTERS}/counter.py",
         "        if moved or type(self.change) not in ONE_STEP:",
