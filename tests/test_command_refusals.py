@@ -180,7 +180,10 @@ stray | stray
 ~--keys --keys-file bytes | not UTF-8
 ~--keys --keys-file out.csv | another file
 ~--keys --keys-file ./events.csv | is not public
---key who letter | --key who letter are the levels of a tree, which needs --hierarchy-file FILE
+--key who letter | --key names who and letter, the levels of a tree, which needs --hierarchy-file
+--level-shares 1 2 | --level-shares needs --hierarchy-file
+--level-shares 1 x | --level-shares: must be finite numbers, got 1 x: give one for each level
+~--keys --hierarchy-file leaves --level-shares 1 2 3 | --level-shares must be 2 numbers
 --hierarchy-file leaves | --hierarchy-file: not allowed with argument --keys
 ~--keys ~--key --hierarchy-file leaves | --hierarchy-file needs --key COLUMN
 ~--keys --hierarchy-file none | 'none': cannot be

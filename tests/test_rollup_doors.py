@@ -15,6 +15,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.pvalue import Row
 from apache_beam.transforms.window import TimestampedValue
 
 import beam_dpcount as dp
@@ -25,6 +26,7 @@ from beam_dpcount.counters.nodes import NodesCounter
 from beam_dpcount.lanes.parts import PartsLane
 from beam_dpcount.noise.laws import DiscreteLaplace
 from beam_dpcount.plans.sentence import TickCountPlan
+from beam_dpcount.rows import TickCountRows
 from beam_dpcount.states.count_state import CountState
 from beam_dpcount.states.tree_shards import TreeShard
 from beam_dpcount.states.windows import window_from
@@ -468,6 +470,70 @@ def test_age_is_refused_as_no_step_alone_changes(users: Any) -> None:
         given.epsilon_at(1e-6, age=1)
     with pytest.raises(ParameterError, match=r"^age is for one event"):
         given.counter.epsilon_at(1e-6, age=1)
+
+
+# Rows with a schema
+
+
+def rows_of(**more: Any) -> Any:
+    given = {"tick": "1h", "start": 0, "horizon": 4, "timestamp": "ts", "epsilon": 1, "delta": 1e-6}
+    given |= {"hierarchy": [[*leaf] for leaf in TREE.leaves], "key": ["region", "city"], **more}
+    return TickCountRows(**given)
+
+
+def as_rows() -> list[Any]:
+    return [Row(**row) for row in ROWS]
+
+
+def test_rows_of_a_schema_have_a_field_a_level() -> None:
+    rows, whole = rows_of(rho=1e12, epsilon=None, delta=None), count(budget=dp.ZCDP(1e12))
+    found = released(rows, as_rows())
+    exact = whole.over(table(), time="ts").to_pylist()
+    names = ["region", "city", "level", "step", "count"]
+    assert [tuple(getattr(row, name) for name in names) for row in found] == [
+        tuple(row[name] for name in names) for row in exact
+    ]
+    assert [*found[0]._asdict()][:6] == [*names[:4], "start", "timestamp"]
+    assert rows.check_row(as_rows()[0]).problem is None
+    assert rows.check_row(as_rows()[6]).problem is not None  # a null city
+
+
+def test_rows_take_shares_and_trees_of_one_level() -> None:
+    shared = rows_of(level_shares=["1", "1", 2]).count.keys
+    assert shared == dp.Hierarchy(TREE.levels, TREE.leaves, [1, 1, 2])
+    flat = rows_of(
+        key="region", hierarchy=[["north"], ["south"]], rho=1e12, epsilon=None, delta=None
+    )
+    found = released(flat, as_rows())
+    assert {(row.region, row.level) for row in found} == {
+        *(("", "all"), ("north", "region"), ("south", "region"))
+    }
+    last = {row.region: row.count for row in found if row.step == 4}
+    assert last[""] == last["north"] + last["south"] > 150
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"hierarchy": None}, "key names region and city, the levels of a tree"),
+        ({"key": None}, "hierarchy needs key"),
+        ({"keys": ["a"]}, "give either keys or hierarchy"),
+        ({"hierarchy": [["north"]]}, "hierarchy has .* 2 texts"),
+        ({"hierarchy": "north"}, "hierarchy must be a list of lists"),
+        ({"level_shares": [1, 2]}, "level_shares must be 3 numbers"),
+        (
+            {"key": "region", "hierarchy": None, "keys": ["a"], "level_shares": [1]},
+            "needs hierarch",
+        ),
+        ({"key": ["region", "level"]}, "key has 'level'"),
+        ({"key": []}, "key must be one column"),
+        ({"other": "x"}, "other is for listed keys"),
+        ({"alarm": 5}, "alarm cannot be: keys are a tree"),
+    ],
+)
+def test_rows_refuse_what_does_not_go_with_a_tree(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        rows_of(**given)
 
 
 # The command line

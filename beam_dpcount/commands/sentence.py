@@ -105,12 +105,8 @@ class Sentence(TickTask):
                 raise InputError(
                     "--hierarchy-file does not go with --separator: a row counts in one leaf"
                 )
-            options.key = self._levels
-        elif isinstance(options.key, tuple):
-            raise InputError(
-                f"--key {self._key} are the levels of a tree, which needs --hierarchy-file FILE, "
-                "all of its leaves; else give one column"
-            )
+            options.key = self._levels or None
+        groups.check_tree(vars(options), "hierarchy_file")
         if options.key is not None and given in ([], ["separator"]):
             raise InputError(
                 f"--key {self._key} needs the keys: give --keys KEY ... or --keys-file FILE if "
@@ -142,7 +138,7 @@ class Sentence(TickTask):
             raise InputError(f"{where}: a row has not as many cells as the header")
         places_of = [header.index(level) for level in self._levels]
         leaves = dict.fromkeys(tuple(row[place] for place in places_of) for row in rows)
-        return dp.Hierarchy(self._levels, [*leaves])
+        return dp.Hierarchy(self._levels, [*leaves], self.options.level_shares)
 
     def source(self) -> formats.Source:
         measure = FieldsOfRow(tuple(self._columns), self._numbers, self.options.where)

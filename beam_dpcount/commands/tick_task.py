@@ -19,7 +19,7 @@ class TickTask(Task):
     names: ClassVar[Mapping[str, str]] = {
         **select.NAMES,
         **{"ticks": "horizon", "levels": "key", "leaves": "hierarchy_file"},
-        **{"what": "metric", "clock": "view", "budget": "epsilon"},
+        **{"shares": "level_shares", "what": "metric", "clock": "view", "budget": "epsilon"},
     }
 
     counts = "ticks sentence several people select truth"
