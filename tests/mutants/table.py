@@ -1026,7 +1026,7 @@ MUTANTS = (
         f"{_COMMANDS}/tick_table.py",
         "            if self.columns.nodes is None:  # else",
         "            if True:  # else",
-        "tests/test_rollup_doors.py::test_a_file_has_a_column_a_level_and_decimals_that_add_up",
+        "tests/test_rollup_doors.py::test_a_total_has_as_many_digits_as_its_leaves",
     ),
     Mutant(
         "rollups",
