@@ -259,6 +259,17 @@ def test_leaves_pay_a_quarter_at_most() -> None:
     assert "931 nodes of a tree: 1 all, 30 region, 900 city" in str(whole)
 
 
+@pytest.mark.parametrize("bound", [{"events": 5}, {"events": 5, "per_key": 1}])
+def test_leaves_pay_a_quarter_for_people_too(bound: dict[str, int]) -> None:
+    paths = [(f"r{i}", f"c{j}") for i in range(6) for j in range(6)]
+    tree, flat = dp.Hierarchy(["region", "city"], paths), [f"{r}/{c}" for r, c in paths]
+    how: dict[str, Any] = {"mechanism": "SmoothBinary", "users": dp.Users("who", **bound)}
+    alone = TickCountPlan(dp.ZCDP(0.1), HOURS, keys=flat, **how)
+    whole = TickCountPlan(dp.ZCDP(0.1), HOURS, keys=tree, **how)
+    *_, leaf = whole.engine.level_stddevs.values()
+    assert 1.24 < leaf**2 / alone.engine.counter.max_variance() < 1.255
+
+
 def test_noise_is_gaussian_where_laplace_noise_would_be_less_for_leaves() -> None:
     """Levels share Gaussian noise: under Laplace noise leaves would pay for parents twice."""
     leaf = TickCountPlan(BUDGET, HOURS.each(), keys=["a"])
@@ -335,6 +346,17 @@ def test_a_person_is_hidden_at_all_levels(bound: str, relation: str, law: str, p
     """Of all events that a person may have, and those that count as the DoFns say, exactly."""
     given = audited(law, relation=relation, users=dp.Users(_person, **BOUNDS[bound]))
     assert audit(TreeSums(given, path), universe(LEAVES, [0, 1], [1]), 3)
+
+
+@pytest.mark.parametrize("path", ["bounded", "streaming"])
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.exhaustive("law", "bound", "path")
+def test_a_person_is_hidden_where_counts_start_anew(bound: str, law: str, path: str) -> None:
+    """A node is another one in each window, at every level."""
+    clock = dp.Clock(TICK, start=0, ticks=4).restart(2)
+    given = audited(law, clock=clock, users=dp.Users(_person, **BOUNDS[bound]))
+    assert audit(TreeSums(given, path), universe([*SMALL.leaves], [0, 1, 2], [1]), 3)
 
 
 @pytest.mark.parametrize("per_key", [1, 2])
