@@ -133,10 +133,10 @@ def both(
 ) -> list[bytes]:
     """All that a command writes, and says of it, by each lane."""
     written = []
-    needs = lanes._needs_rows
+    needs = lanes.needs_rows
     for why in ("", "for a test"):
         with monkeypatch.context() as patched:
-            patched.setattr(lanes, "_needs_rows", lambda *given, w=why: w or needs(*given))
+            patched.setattr(lanes, "needs_rows", lambda *given, w=why: w or needs(*given))
             said = command_lines.succeed(*words, main=main)
         out = Path(str(words[[*words].index("--output") + 1]))
         about = json.loads(Path(manifest.path_of(str(out))).read_text())

@@ -195,6 +195,20 @@ def test_a_new_account_is_private_and_made_once(file: Path) -> None:
     assert succeed(file, main=printing.main) == out
 
 
+@pytest.mark.parametrize("size", [0, 1, 11, 60])
+def test_an_account_that_was_cut_off_is_made_anew(file: Path, size: int) -> None:
+    """Its first line was not whole, so that no run was ever in it."""
+    make = (file, "--create", "--epsilon", 2)
+    succeed(*make, main=printing.main)
+    file.write_bytes(file.read_bytes()[:size])
+    assert "epsilon = 2" in succeed(*make, main=printing.main)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for other in (b"no", b'{"account":2\n', b"{" * (1 << 20)):
+        file.write_bytes(other)
+        assert "is there already" in fail(*make, main=printing.main)
+        assert file.read_bytes() == other
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -257,6 +271,8 @@ def test_a_line_that_was_cut_off_is_no_run_and_is_written_over(file: Path) -> No
         {**entry(2), "protected": [1]},
         {name: x for name, x in entry(2).items() if name != "public"},
         {"run": 5, "end": "done"},
+        {"state": "x", "generation": 1, "begun": ""},
+        {**entry(2), "state": {"id": "x"}},
         ["no", "line"],
     ],
 )
@@ -272,8 +288,8 @@ def test_other_files_and_later_formats_are_refused(file: Path) -> None:
     assert "not a line of an account" in fail(file, main=printing.main)
     file.write_text("")
     assert "is not an account" in fail(file, main=printing.main)
-    file.write_text('{"account": 4, "total": {}}\n')
-    assert "is of format 4, and this version knows 3" in fail(file, main=printing.main)
+    file.write_text('{"account": 5, "total": {}}\n')
+    assert "is of format 5, and this version knows 4" in fail(file, main=printing.main)
 
 
 def test_a_full_disk_leaves_the_account_as_it_was(

@@ -159,6 +159,8 @@ def test_what_replays_do_not_depend_on_is_listed() -> None:
             "secret_env",
             "secret_file",
             "alarm",
+            "state",
+            "delay",
         ),
     }
 

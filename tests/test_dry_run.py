@@ -11,7 +11,7 @@ import pytest
 
 import beam_dpcount as dp
 from beam_dpcount.budget.account_file import create as create_account
-from beam_dpcount.commands.run import DRY
+from beam_dpcount.commands.summary import DRY
 from tests.command_lines import BUDGET, command, fail
 from tests.each_command import MAIN, MORE, log, rows
 

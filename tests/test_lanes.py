@@ -598,8 +598,8 @@ def test_both_lanes_count_elements_alike(
         assert first_ == second
         return
     found = []
-    for needs in (lanes_of_tasks._needs_rows, lambda *_: "for a test"):
-        monkeypatch.setattr(lanes_of_tasks, "_needs_rows", needs)
+    for needs in (lanes_of_tasks.needs_rows, lambda *_: "for a test"):
+        monkeypatch.setattr(lanes_of_tasks, "needs_rows", needs)
         succeed(*words, "--rho", "1e12", "--overwrite", main=count.main)
         found.append([(k, s, at, round(v, 3)) for k, s, at, v in command_lines.written(out)])
     assert found[0] == found[1]
@@ -626,7 +626,7 @@ def test_blocks_of_elements_may_be_cut_anywhere(
     ):
         with monkeypatch.context() as patched:
             if lane:
-                patched.setattr(lanes_of_tasks, "_needs_rows", lambda *_, w=lane: w)
+                patched.setattr(lanes_of_tasks, "needs_rows", lambda *_, w=lane: w)
             else:
                 patched.setattr("beam_dpcount.lanes.elements._TOGETHER", together)
                 patched.setattr("beam_dpcount.commands.files.tables.SLICE", most)
@@ -646,7 +646,7 @@ def test_accounts_do_not_tell_the_lane(odd: Path, monkeypatch: pytest.MonkeyPatc
         create(str(account), dp.ApproxDP(3.0, 1e-5), None)
         with monkeypatch.context() as patched:
             if lane:
-                patched.setattr("beam_dpcount.commands.lanes._needs_rows", lambda *_, w=lane: w)
+                patched.setattr("beam_dpcount.commands.lanes.needs_rows", lambda *_, w=lane: w)
             words = ("--input", odd / "in", *CLOCK, *BUDGET, *SECRET, *KEYS, "--account", account)
             said = succeed(*words, "--output", odd / "out.csv", main=ticks.main)
             again = succeed(*words, "--output", odd / "out.csv", main=ticks.main)

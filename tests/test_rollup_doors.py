@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from beam_dpcount.states.count_state import CountState
 from beam_dpcount.states.tree_shards import TreeShard
 from beam_dpcount.states.windows import window_from
 from tests.audit.exact import keeps_budget
-from tests.command_lines import succeed
+from tests.command_lines import command, fail, succeed
 from tests.person_audit import SECOND, TICK, Sums, audit, universe
 from tests.scripted import ScriptedEntropy
 
@@ -637,6 +638,13 @@ def test_what_is_drawn_beside_it_is_exact(
         mine = [x for key, x in zip(drawn["key"], drawn["value"], strict=True) if key == name]
         assert all(abs(x - y) < 0.01 for x, y in zip(mine, values, strict=True))
     assert sum(truth["all"]) > 100
+
+
+def test_a_count_that_goes_on_takes_no_tree_yet(log: Path) -> None:
+    words = (*words_of(log), "--epsilon", 1, "--delta", "1e-6", "--state", log / "state")
+    said = fail(*words, run=partial(command, main=ticks.main))
+    assert "--hierarchy-file does not go with --state: a state knows listed keys only" in said
+    assert not (log / "state").exists()
 
 
 def test_nodes_have_names_of_their_own() -> None:

@@ -31,7 +31,7 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 import beam_dpcount as dp
-from beam_dpcount.commands import run as running
+from beam_dpcount.commands import outputs
 from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.dofns import versions
@@ -393,7 +393,7 @@ GONE: dict[str, str] = {
 def test_an_input_that_vanishes_leaves_no_output(
     how: str, log: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, check = tmp_path / "in.csv", running.check_outputs
+    file, check = tmp_path / "in.csv", outputs.check
 
     def checked(*given: Any) -> None:
         check(*given)
@@ -403,7 +403,7 @@ def test_an_input_that_vanishes_leaves_no_output(
             lines = file.read_text().splitlines(keepends=True)
             file.write_text("".join(lines[:300]) + "k1")
 
-    monkeypatch.setattr(running, "check_outputs", checked)
+    monkeypatch.setattr(outputs, "check", checked)
     text = fail(*log, "--output", tmp_path / "out.csv")
     assert GONE[how].format(str(file)) in text
     assert not (tmp_path / "out.csv").exists()

@@ -15,7 +15,7 @@ from beam_dpcount.arguments.argument import Argument
 from beam_dpcount.arguments.kinds import COLUMNS, plain
 from beam_dpcount.budget.budgets import ZCDP, ApproxDP, Budget, PureDP
 from beam_dpcount.checks import ParameterError, check_whole
-from beam_dpcount.counters.clock import Clock
+from beam_dpcount.counters.clock import Clock, now
 from beam_dpcount.counters.moments import zone_of
 from beam_dpcount.counters.people import Users
 from beam_dpcount.counters.selection import SelectKeys
@@ -73,6 +73,16 @@ def moment(name: str, given: object, timezone: str) -> Any:
         remedy = "give seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z"
         remedy = f"milliseconds? {remedy}" if number else remedy
     raise ParameterError(name, f"{wrong}, got {given!r}", remedy)
+
+
+def until(values: Values) -> Any:
+    """By when ticks must have ended, in seconds; None: now."""
+    delay = values.get("delay")
+    if delay is None:
+        return moment("until", values["until"], values["timezone"])
+    if values["until"] is not None:
+        raise refusal("until", "give either {until}, a time, or {delay}, how long ago it is")
+    return Fraction(now(), 10**6) - delay
 
 
 def clock(values: Values) -> dict[str, Any]:

@@ -125,6 +125,9 @@ CLOCK = parsed(
     until TIME: moment, ticks run, uncounted, more
         write only ticks that have ended by then (default now; not a later time); rows of later
         ticks have no influence. All ticks of the clock are charged, whatever TIME is
+    delay TIME: duration, sentence run files, uncounted, example=2h, more
+        how long rows may be on their way: only ticks that ended this long ago are written, in place
+        of {until}. With {state}, rows that come later still count nothing, ever
     view VIEW: text, sentence files, several times
         which rows each number covers: so-far (default), each (tick alone), 'last N' (ticks, or a
         time such as 7d) or 'restart N' (starting over every N). Several share the budget. Give it
@@ -282,6 +285,8 @@ OUTPUT = parsed(
         the keys to draw; default: chosen by public facts named in the picture
     overwrite: switch, run files
         replace files of these names that are there already
+    state FILE: text, sentence run files
+        PRIVATE: count on where the last run with this FILE ended; all of them spend one budget
     account FILE: text, run files
         charge this run to an account, which refuses it if it costs more than is left, or if one
         run publishes a column that another protects
@@ -290,14 +295,13 @@ OUTPUT = parsed(
         account then claims nothing about them. :presence is that a row exists, with its time;
         :unknown are columns of runs in an account of an earlier version
     verbose: switch, run files
-        print the exact statements on privacy and errors in place of a summary, and what a row
-        counts; the manifest beside the output has them, too
+        print the exact statements on privacy and errors, which the manifest has, too
     dry_run: switch, run files
-        count nothing, and say what a run would guarantee, and how large errors would be, step by
-        step; nothing is spent or written
+        say what a run would guarantee, and how large errors would be; nothing is counted, spent
+        or written
     check: switch, run files
-        PRIVATE: count nothing, and say what of the rows would not count as you may think, such
-        as keys that never occur; exit status 1 if something looks wrong
+        PRIVATE: count nothing, and say which rows would not count as you may think; exit status 1
+        if something looks wrong
     rejected FILE: text, elements numbers run files, more
         PRIVATE: where (file, row) and why rows did not count or gave no release, as CSV
     show_truth: switch, truth run files, more

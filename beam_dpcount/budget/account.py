@@ -38,6 +38,7 @@ from beam_dpcount.errors import OverspentError
 
 FORMAT = 2
 OF_PERIODS = 3  # the format of an account for one person's periods, which earlier versions ignore
+OF_STATES = 4  # that of one with a run that goes on from a state, likewise
 SEVERAL = {"7": 7, "30": 30, "all": None}  # periods of one person whose cost together is kept
 DONE, NOTHING = "done", "nothing was released"
 DEARER = "replacing a row, as it is public that the row exists"
@@ -140,6 +141,31 @@ class Run:
         return self.end != NOTHING
 
 
+@dataclass(frozen=True)
+class StateEntry:
+    """What an account says of a count that goes on from a state, run after run.
+
+    Fields:
+      id: of the state, public.
+      run: the number of the line that was charged for all of its runs.
+      claim: a digest of its public options.
+      digest: of the one state that may go on: that of the last run that finished.
+      tick: up to which all is released.
+      generation: the number of the last run that began.
+      nights: how many runs finished.
+      time: when the last of them did.
+    """
+
+    id: str
+    run: int
+    claim: str
+    digest: str
+    tick: int = 0
+    generation: int = 0
+    nights: int = 0
+    time: str = ""
+
+
 @dataclass
 class Account:
     """An account as its file has it."""
@@ -151,6 +177,7 @@ class Account:
     format: int = FORMAT
     runs: dict[int, Run] = field(default_factory=dict)
     periods: AccountPeriods | None = None  # it is for a person's rows of one; None: for all rows
+    states: dict[str, StateEntry] = field(default_factory=dict)  # by their ids
 
     @property
     def counted(self) -> list[Run]:

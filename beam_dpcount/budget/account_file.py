@@ -6,6 +6,10 @@ counted, and one more at its end.
 Files of format 1 can be read. They do not say which columns a run used, so a run that conflicts
 with one of theirs conflicts at `:unknown`. An account for one person's rows of a period has format
 3, as earlier versions know nothing of periods, and would charge too little.
+
+A run with a state is charged once, for all runs that go on from it: its line names the state. Each
+of these runs adds a line when it begins, and one when its releases may leave. Such an account has
+format 4.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -21,10 +26,12 @@ from typing import Any
 from beam_dpcount.budget.account import (
     FORMAT,
     OF_PERIODS,
+    OF_STATES,
     Account,
     AccountError,
     AccountPeriods,
     Run,
+    StateEntry,
     account_error,
 )
 from beam_dpcount.budget.budgets import Budget
@@ -56,8 +63,19 @@ def check_local(path: str) -> None:
 
 def is_account(path: str) -> bool:
     """Whether a file begins as accounts do."""
+    if not os.path.isfile(path):  # reading a pipe would wait for its writer
+        return False
     with suppress(OSError), open(path, "rb") as file:
         return file.read(len(_BEGINNING)) == _BEGINNING
+    return False
+
+
+def is_to_be_made(path: str) -> bool:
+    """Whether `create` makes an account here: there is no file, or the beginning of one."""
+    if not os.path.isfile(path):
+        return not os.path.lexists(path)
+    with suppress(OSError), open(path, "rb") as file:
+        return _is_cut_off(file.read(_BLOCK))
     return False
 
 
@@ -101,6 +119,9 @@ def _take(account: Account, number: int, line: dict[str, Any]) -> None:
     if "account" in line:  # from here on lines are of a later format
         account.format = _format(line)
         return
+    if "generation" in line:
+        _take_of_state(account, line)
+        return
     run = int(line["run"])
     if "end" in line:
         ended = account.runs[run]
@@ -134,6 +155,24 @@ def _take(account: Account, number: int, line: dict[str, Any]) -> None:
         },
         time_is_known=bool(line.get("timed", True)),
     )
+    if "state" in line:
+        state = line["state"]
+        entry = StateEntry(str(state["id"]), run, str(state["claim"]), str(state["digest"]))
+        account.states[entry.id] = replace(entry, time=str(line["time"]))
+
+
+def _take_of_state(account: Account, line: Mapping[str, Any]) -> None:
+    """A run that goes on from a state: it began, or it finished."""
+    entry = replace(account.states[str(line["state"])], generation=int(line["generation"]))
+    if "finished" in line:
+        entry = replace(
+            entry,
+            digest=str(line["finished"]),
+            tick=int(line["tick"]),
+            nights=entry.nights + 1,
+            time=str(line["time"]),
+        )
+    account.states[entry.id] = entry
 
 
 class _OtherFormatError(Error, ValueError):
@@ -142,9 +181,9 @@ class _OtherFormatError(Error, ValueError):
 
 def _format(line: Mapping[str, Any]) -> int:
     number = int(line["account"])
-    if number not in (_WITHOUT_COLUMNS, FORMAT, OF_PERIODS):
+    if number not in (_WITHOUT_COLUMNS, FORMAT, OF_PERIODS, OF_STATES):
         raise _OtherFormatError(
-            f"is of format {number}, and this version knows {OF_PERIODS}: install the one that "
+            f"is of format {number}, and this version knows {OF_STATES}: install the one that "
             "wrote it, or a later one"
         )
     return number
@@ -209,6 +248,11 @@ def new_run(
     return line | {"allowed": ordered(allowed), "version": __version__}
 
 
+def state_line(entry: StateEntry, generation: int, **more: object) -> dict[str, Any]:
+    """The line of a run that goes on from a state; `more` says whether it begins or finished."""
+    return {"state": entry.id, "generation": generation, "time": now(), **more}
+
+
 def run_line(charges: Charges, use: ColumnUse, **more: object) -> dict[str, Any]:
     """A run's line: its charge, its columns, and `more`."""
     columns = {"public": ordered(use.public), "protected": ordered(use.protected)}
@@ -243,48 +287,59 @@ def create(
         line["periods"] = {one.name: getattr(periods, one.name) for one in fields(periods)}
     line |= {"time": now(), "version": __version__}
     try:
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        raise account_error(
-            f"account {path!r} is there already",
-            "print it; a new one for the same rows would forget what was spent",
-        ) from None
+        file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as error:
         raise account_error(f"account {path!r} cannot be made: {error.strerror or error}") from None
     try:
+        _lock(file)
+        if not stat.S_ISREG(os.fstat(file).st_mode) or not _is_cut_off(os.read(file, _BLOCK)):
+            raise account_error(
+                f"account {path!r} is there already",
+                "print it; a new one for the same rows would forget what was spent",
+            )
+        os.fchmod(file, 0o600)
         _append(path, file, 0, line)
-    except BaseException:
-        os.unlink(path)
-        raise
     finally:
         os.close(file)
     return read_account(path)
 
 
-@contextmanager
-def locked(path: str) -> Iterator[tuple[Account, Any]]:
-    """The account, and a function that adds a line to it; no other run reads or adds meanwhile."""
+def _is_cut_off(data: bytes) -> bool:
+    """Whether an account ended before its first line was whole, so that no run is in it."""
+    size = len(_BEGINNING)
+    return data[:size] == _BEGINNING[: len(data)] and b"\n" not in data and len(data) < _BLOCK
+
+
+def _lock(file: int) -> None:
+    """Waits until no other process has a file's lock, which ends when it is closed."""
     try:
         import fcntl
     except ImportError:  # Windows
         raise account_error(
             "an account needs a system that locks files (flock), as Linux"
         ) from None
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+@contextmanager
+def locked(path: str) -> Iterator[tuple[Account, Any]]:
+    """The account, and a function that adds a line to it; no other run reads or adds meanwhile."""
     try:
         file = os.open(path, os.O_RDWR)
     except OSError as error:
         raise _no_account(path, error) from None
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        _lock(file)
         data = b"".join(iter(lambda: os.read(file, _BLOCK), b""))
         end = data.rfind(b"\n") + 1
         account = _parsed(path, data)
 
         def add(line: Mapping[str, Any]) -> None:
             nonlocal end
-            if account.format == _WITHOUT_COLUMNS:  # so that no earlier version adds to it
-                account.format = FORMAT
-                end = _append(path, file, end, {"account": FORMAT, "time": now()})
+            needed = OF_STATES if "state" in line else FORMAT
+            if account.format < needed:  # so that no earlier version adds to it
+                account.format = needed
+                end = _append(path, file, end, {"account": needed, "time": now()})
             end = _append(path, file, end, line)
 
         yield account, add

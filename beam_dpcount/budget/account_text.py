@@ -32,11 +32,12 @@ _ELSEWHERE = (
 def statement(account: Account) -> str:
     """What was spent on what, and what holds of all of it."""
     numbers: dict[tuple[int, str], str] = {}  # of the inputs, by size and digest
-    rows = [_HEADING]
+    rows, going_on = [_HEADING], {entry.run for entry in account.states.values()}
     for run in account.runs.values():
         names = [numbers.setdefault(each[1:], f"{len(numbers) + 1}") for each in run.inputs]
         where = "+".join(names) or "?"
-        number, costs = str(run.number), _costs(run, account.odometer.is_of_replacement)
+        ends = run.end == DONE or bool(run.claim) or run.number in going_on
+        number, costs = str(run.number), _costs(run, account.odometer.is_of_replacement, ends)
         output = run.output or f"pipeline {run.id}".rstrip()
         rows.append((number, run.time, run.command, costs, where, output))
     paths = {each[1:]: each[0] for run in account.runs.values() for each in run.inputs}
@@ -51,6 +52,7 @@ def statement(account: Account) -> str:
             "",
             *(aligned(rows) if account.runs else ["no runs yet"]),
             *inputs,
+            *_states(account),
             *_uses(account),
             "",
             f"total: {account.total}{of_periods}; {adds or 'epsilons'} of runs add up",
@@ -101,13 +103,22 @@ def _several(account: Account) -> list[str]:
     )
 
 
-def _costs(run: Run, of_replacement: bool) -> str:
+def _costs(run: Run, of_replacement: bool, ends_well: bool) -> str:
     charged = run.charges.claimed(of_replacement)
     if run.again is not None and not charged:
         return f"nothing: run {run.again} again"
     if not run.counts:
         return f"nothing ({run.end})"
-    return str(charged) if run.end == DONE or run.claim else f"{charged} ({_COUNTS})"
+    return str(charged) if ends_well else f"{charged} ({_COUNTS})"
+
+
+def _states(account: Account) -> list[str]:
+    """Up to where counts that go on have come."""
+    return [
+        f"run {entry.run} goes on from a state, at no further cost: {entry.tick:,} ticks released "
+        f"so far, in {entry.nights:,} runs, the last one at {entry.time}"
+        for entry in account.states.values()
+    ]
 
 
 def _uses(account: Account) -> list[str]:

@@ -21,7 +21,7 @@ from beam_dpcount.states.whole_keys import WholeKey
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
 
-_LABEL = "Count"  # of the transform in a pipeline, by which noise goes
+LABEL = "Count"  # of the transform in a pipeline, by which noise goes
 _ROWS = 1 << 16  # of the output that are made at a time
 
 
@@ -35,7 +35,7 @@ class ByColumns:
     ) -> None:
         """Has the task take over what counts."""
         self._source, self._files = source, files
-        self._lane = PartsLane(transform, _LABEL, task.options.memory, task.split)
+        self._lane = PartsLane(transform, LABEL, task.options.memory, task.split)
         task.use(transform)
 
     def write(self, output: tables.Output) -> None:
@@ -47,13 +47,17 @@ class ByColumns:
         for data in self._files:
             for columns in columns_of(self._source, data, self._lane.contents):
                 self._lane.add(columns)
-        schema, batches = self._target.schema, []
-        rows = self._lane.rows()
-        while releases := [*islice(rows, _ROWS)]:
-            batches.append(_batch(releases, self._table, schema))
-            Progress.releases(len(releases))
-        tables.write(self._target, pa.Table.from_batches(batches, schema))
+        tables.write(self._target, all_rows(self._lane, self._table, self._target.schema))
         return 0
+
+
+def all_rows(lane: PartsLane, table: Table, schema: pa.Schema) -> pa.Table:
+    """All releases as rows of the output, by key and then by tick."""
+    rows, batches = lane.rows(), []
+    while releases := [*islice(rows, _ROWS)]:
+        batches.append(_batch(releases, table, schema))
+        Progress.releases(len(releases))
+    return pa.Table.from_batches(batches, schema)
 
 
 def _batch(releases: Iterable[Any], table: Table, schema: pa.Schema) -> pa.RecordBatch:
@@ -73,7 +77,7 @@ class ByElement:
     ) -> None:
         """Has the task take over what counts."""
         self._source, self._files = source, files
-        counter, intake, entropy = transform.on_bounded_input(_LABEL)
+        counter, intake, entropy = transform.on_bounded_input(LABEL)
         whole = WholeKey(counter, intake.statistic, intake.draws(entropy))
         self._count = intake.statistic
         self._places = Places([source.label(data.path) for data in files])

@@ -43,7 +43,7 @@ def lane_of(task: Task, flags: Sequence[str], names: Collection[str]) -> Any:
       task: what is counted; it is told whether columns suffice.
       flags, names: options for Beam, and ours, as for `pipeline.beam_options`.
     """
-    why = _needs_rows(task, flags)
+    why = needs_rows(task, flags)
     task.by_columns = not why
     if why:
         from beam_dpcount.commands.pipeline import Pipeline  # here: it imports Beam
@@ -54,7 +54,7 @@ def lane_of(task: Task, flags: Sequence[str], names: Collection[str]) -> Any:
     return by_columns.ByElement() if task.people_are_public else by_columns.ByColumns()
 
 
-def _needs_rows(task: Task, flags: Sequence[str]) -> str:
+def needs_rows(task: Task, flags: Sequence[str]) -> str:
     """Why rows are counted one by one; empty if columns suffice."""
     if task.name not in ("count", "ticks"):
         return f"the command {task.name}"

@@ -33,6 +33,8 @@ _LEFT_OUT = frozenset(
     "memory",
     "overwrite",
     "account",
+    "state",
+    "delay",
     "check",
     "dry_run",
     "verbose",
@@ -54,6 +56,11 @@ _AGAIN = (
     "Count the same rows again without counting the cost: budgets of all runs add up, and a run "
     "that publishes a column which this one protects voids its guarantee; --account detects both.",
 )
+_AGAIN_OF_STATE = (
+    "Count the same rows again without this state, or with a copy of it, without counting the "
+    "cost: budgets of all such counts add up, and one that publishes a column which this one "
+    "protects voids its guarantee; --account detects both.",
+)
 _AGAIN_REPLAYED = (
     "Count the same rows again with other options, or rows that have changed, without counting the "
     "cost: budgets of all such runs add up, and one that publishes a column which this one "
@@ -70,13 +77,17 @@ _COLUMNS = {
 
 
 def path_of(output: str) -> str:
-    return f"{output}.manifest.json"
+    return f"{output.rstrip('/')}.manifest.json"
 
 
 def text(task: Task, budget: Budget) -> str:
     """The manifest of a task whose transform is applied, as JSON."""
     options, counter, estimate = task.options, task.counter, task.estimate()
-    replayable = options.secret_env is not None or options.secret_file is not None
+    again = _AGAIN
+    if options.secret_env is not None or options.secret_file is not None:
+        again = _AGAIN_REPLAYED
+    if task.goes_on:
+        again = _AGAIN_OF_STATE
     parameters = {n: x for n, x in options.given.items() if n not in _LEFT_OUT}
     about = {
         "file": os.path.basename(options.output),
@@ -97,7 +108,7 @@ def text(task: Task, budget: Budget) -> str:
         "columns": {name: _meaning(task, name) for name, _ in task.table().schema},
         "parameters": {n: _plain(x) for n, x in parameters.items() if not n.endswith("_file")},
         "you_may": _MAY,
-        "you_may_not": [*(_AGAIN_REPLAYED if replayable else _AGAIN), *_MAY_NOT],
+        "you_may_not": [*again, *_MAY_NOT],
         "made_by": f"beam_dpcount {dp.__version__}",
         "time": dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "time_is": "the start of the run on the machine's clock, as public as the file's own time",

@@ -148,6 +148,11 @@ def unchecked(what_is: str, whose: str, listed: Sequence[str] = ()) -> str:
 
 def one_run(options: argparse.Namespace) -> str:
     """The end of a guarantee: which runs it is for."""
+    if getattr(options, "state", None) is not None:
+        return (
+            "for all runs with this --state together: another count of the same rows spends the "
+            "budget again."
+        )
     if options.secret_env is None and options.secret_file is None:
         return "for this run: another run over the same rows spends the budget again."
     return (

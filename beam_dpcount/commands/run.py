@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import os
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from beam_dpcount.budget.account_file import is_account
 from beam_dpcount.budget.budgets import weakness
-from beam_dpcount.commands import manifest, spending, stop, summary
+from beam_dpcount.commands import manifest, outputs, spending, stop, summary
 from beam_dpcount.commands.app import say, warn
-from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import streams, tables
 from beam_dpcount.commands.files.events import check, notes, ready
 from beam_dpcount.commands.files.formats import STANDARD, InputError, Places
@@ -25,7 +21,6 @@ from beam_dpcount.commands.report import UNBOUNDED, WARNING, past_horizon
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
 
-DRY = "Dry run: no row is counted, and nothing is spent or written. What the run would say:"
 _NOTES = ("note:", "     ")  # how notes and their tables begin
 
 
@@ -37,6 +32,11 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     """
     options = task.options
     budget = task.given
+    if task.goes_on and not options.check:
+        from beam_dpcount.commands import nights  # here: few runs have a state
+
+        nights.run(task, flags, names)
+        return
     if options.check and options.dry_run:
         raise InputError(
             "give --check, which reads all rows, or --dry-run, which counts none, not both"
@@ -48,7 +48,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     files = files_of(source)
     places = Places([source.label(data.path) for data in files])
     if not options.check:
-        check_outputs(options, places.paths)
+        outputs.check(options, places.paths)
     with named_as_options(options, task.remedies, task.names):
         transform = task.transform(places)
     if options.check:
@@ -69,8 +69,8 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     told = [line for line in told if line not in warnings]
     named = {data.path: name for data, name in zip(files, places.paths, strict=True)}
     if options.dry_run:
-        foretold = [*_there(options), *spending.foretold(task, named), *task.foretold()]
-        say([DRY, *warnings, *told, f"note: {lane.says}", *foretold])
+        foretold = [*outputs.there(options), *spending.foretold(task, named), *task.foretold()]
+        say([summary.DRY, *warnings, *told, f"note: {lane.says}", *foretold])
         return
     beside = None if options.output == STANDARD else manifest.path_of(place)
     made = place, beside, options.rejected, options.plot, options.report
@@ -102,7 +102,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
             raise InputError(f"{error}; the counts are complete: {task.where}") from None
     warn([*past, *missing, *_of_truth(options)])
     try:
-        say([*outputs(task), *(task.statements() if verbose else summary.lines(task))])
+        say([*_written(task), *(task.statements() if verbose else summary.lines(task))])
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -123,7 +123,7 @@ def _of_truth(options: argparse.Namespace) -> list[str]:
     return [f"{WARNING}the picture shows the exact counts: it is private", *unbounded]
 
 
-def outputs(task: Task) -> list[str]:
+def _written(task: Task) -> list[str]:
     """What was written, and what a command found of it."""
     options = task.options
     return [
@@ -133,71 +133,3 @@ def outputs(task: Task) -> list[str]:
         *([f"rejected rows (private): {options.rejected}"] if options.rejected else []),
         *task.findings(),
     ]
-
-
-def _there(options: argparse.Namespace) -> list[str]:
-    """A note on outputs that are there already, which a dry run leaves as they are."""
-    try:
-        manifest.check_new(_outputs(options))
-    except InputError as error:
-        return [] if options.overwrite else [f"note: {error}"]
-    return []
-
-
-def _outputs(options: argparse.Namespace) -> list[str]:
-    """The files that are written."""
-    named = options.output, options.rejected, options.plot, options.report
-    outputs = [path for path in named if path and path != STANDARD]
-    return outputs if options.output == STANDARD else [*outputs, manifest.path_of(options.output)]
-
-
-def check_outputs(options: argparse.Namespace, paths: Sequence[str]) -> None:
-    """Raise InputError for outputs that cannot be written, or overwrite an input or each other."""
-    outputs = _outputs(options)
-    if options.output == STANDARD:
-        streams.check(options.output_format)
-    else:
-        tables.check_output(options.output)
-        if options.output_format is not None:
-            raise InputError("--output-format is for --output -; else the name of OUT says it")
-    inputs = {os.path.realpath(path) for path in paths}
-    for path in outputs:
-        if os.path.realpath(path) in inputs:
-            raise InputError(f"output {path!r} is an input as well; name another file")
-    folders = {os.path.realpath(one) for one in options.input if os.path.isdir(one)}
-    for path in outputs:
-        if os.path.dirname(os.path.realpath(path)) in folders:
-            raise InputError(f"output {path!r} is in a folder that is read; write it elsewhere")
-    if len({os.path.realpath(path) for path in outputs}) < len(outputs):
-        raise InputError("--output, --rejected, --plot and --report must be different files")
-    if options.account is not None:
-        with named_as_options(options):
-            spending.check_place(options.account, [*inputs, *outputs])
-    if options.rejected:
-        if options.on_reject == "raise":
-            raise InputError("give --rejected or --on-reject raise, not both")
-        if not options.rejected.endswith(".csv"):
-            raise InputError(f"--rejected must end in .csv, got {options.rejected!r}")
-        tables.check_output(options.rejected)
-    plot_keys.check(options)
-    if options.show_truth and not options.plot:
-        raise InputError("--show-truth needs --plot PNG")
-    if options.plot:
-        if importlib.util.find_spec("matplotlib") is None:
-            raise InputError("--plot needs matplotlib: pip install 'beam-dpcount[plots]'")
-        if not options.plot.endswith(".png"):
-            raise InputError(f"--plot must end in .png, got {options.plot!r}")
-        tables.check_place(f"--plot {options.plot!r}", options.plot)
-        if "://" in options.output:
-            raise InputError("--plot reads the output back, which must be a local file")
-    if options.report:
-        if not options.report.endswith((".html", ".htm")):
-            raise InputError(f"--report must end in .html, got {options.report!r}")
-        tables.check_place(f"--report {options.report!r}", options.report)
-        if "://" in options.output:
-            raise InputError("--report reads the output back, which must be a local file")
-    for path in outputs:
-        if is_account(path):
-            raise InputError(f"output {path!r} is an account, which is not replaced; name another")
-    if not options.overwrite and not options.dry_run:
-        manifest.check_new(outputs)

@@ -167,7 +167,9 @@ class Sentence(TickTask):
             self.keys = self.listed_texts("keys", places.paths)
         if self.keys:
             plot_keys.check_listed(options, self.keys)
-        entropy = opt.entropy_of(options, ([*map(opt.real_path, places.paths)], self.keys))
+        entropy = self.state_entropy
+        if entropy is None:
+            entropy = opt.entropy_of(options, ([*map(opt.real_path, places.paths)], self.keys))
         most = opt.most_items(options, "--keys", self.keys or None)
         how: dict[str, Any] = {"value": formats.value_of}
         by: Callable[[Any], str] = formats.person_of
@@ -185,7 +187,7 @@ class Sentence(TickTask):
             alone = all(isinstance(metric, People) for metric in self.metrics)
             options.per_key = 1 if alone else options.per_user
         clock = groups.sentence_clock(values, given_metrics.needs_end(options.view))
-        until = groups.moment("until", options.until, options.timezone)
+        until = groups.until(values)
         if until is None and clock.is_endless and options.path != "streaming":
             until = Fraction(now(), 10**6)
         self.views = views_of(options.view, clock)
@@ -201,8 +203,10 @@ class Sentence(TickTask):
             **how,
             **{
                 name: values[name]
-                for name in ("mechanism", "relation", "max_per_tick", "late", "path", "prefer")
+                for name in ("mechanism", "relation", "max_per_tick", "path", "prefer")
             },
+            # Rows that come for a tick that is released count nothing, in a run that goes on.
+            late="drop" if self.goes_on else values["late"],
         )
         self.use(self.count)
         self.alarm = self._alarm()
@@ -403,9 +407,20 @@ class Sentence(TickTask):
     def _of_periods(self) -> list[str]:
         """A note on what several periods of one person cost together."""
         if self.options.per is None:
-            return []
+            return self._of_one_bound()
         said = together_of([part.engine for part in self.parts])
         return [f"note: the budget is for one {report.period(self.options)} of a person: {said}"]
+
+    def _of_one_bound(self) -> list[str]:
+        """A warning that people fade from a count which goes on under one bound."""
+        most = self.options.per_user
+        if not self.goes_on or most is None:
+            return []
+        return [
+            f"warning: a person counts with {many(most, 'row')} of the whole clock (--per-user), "
+            "and with none after these: numbers fall as people get there. --per 1d bounds each "
+            "day by itself, and the guarantee is then for a person's rows of one day"
+        ]
 
     def _useless_limits(self) -> list[str]:
         options, counter = self.options, self.counter
@@ -467,8 +482,10 @@ class Sentence(TickTask):
 
     def _not_ended(self) -> list[str]:
         """A note on ticks that are not released because they have not ended."""
+        if self.goes_on:
+            return []
         left, open_ticks = self.count.ticks_left, self.engine.ticks_open
-        if left and self.steps > 1 and self._is_endless:
+        if left and self.steps > 1 and self.is_endless:
             return [f"note: ticks that have ended by {self.engine.cutoff} (--until) are written"]
         if self.options.path == "streaming" and open_ticks:
             ticks = self.steps
@@ -506,7 +523,7 @@ class Sentence(TickTask):
         return self.parts[0].engine
 
     @property
-    def _is_endless(self) -> bool:
+    def is_endless(self) -> bool:
         return bool(self.views[0].clock.is_endless)
 
     @property
@@ -514,7 +531,7 @@ class Sentence(TickTask):
         return self.grid.steps
 
     def _ticks(self) -> str:
-        if self._is_endless:
+        if self.is_endless:
             return f"{many(self.count.ticks_released, 'tick')} that have ended"
         if not self.count.ticks_left:
             return many(self.steps, "tick")
@@ -531,7 +548,7 @@ class Sentence(TickTask):
         ]
         if self._numbers:
             left_out.append("what of numbers is beyond the bounds of a metric or rounded off")
-        if self.count.ticks_left and not self._is_endless:
+        if self.count.ticks_left and not self.is_endless:
             left_out.insert(0, "rows of ticks that have not ended (--until)")
         if options.separator is not None:
             left_out.append(f"keys of a cell beyond its first {options.max_items:,} (--max-items)")
@@ -646,7 +663,7 @@ class Sentence(TickTask):
     def released_ticks(self) -> dict[str, Any]:
         if self.options.path == "streaming":
             return {}
-        of = None if self._is_endless else self.steps
+        of = None if self.is_endless else self.steps
         return {
             "until": self.engine.cutoff,
             "ticks": {"released": self.count.ticks_released, "of": of},

@@ -9,7 +9,7 @@ import argparse
 import glob
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +117,40 @@ def entered(
             f"this run was to repeat run {again} at no cost, but {problem}: it costs "
             f"{account.price(full, use)}, and account {path!r} has it"
         )
+
+
+def charge(
+    task: Task, account: Account, add: Callable[[Mapping[str, Any]], None], **own: object
+) -> list[str]:
+    """Adds the line of a count that goes on, which is charged at once for all of its runs.
+
+    Args:
+      task: whose transform is made.
+      account: locked.
+      add: adds a line to it.
+      own: what the line has beside its charge and its columns.
+
+    Returns:
+      What to say of it.
+
+    Raises:
+      AccountError: it costs more than is left, or its columns conflict with another run's.
+    """
+    options, noise = task.options, task.entropy.noise_mark
+    asked = opt.budget_of(options), _beside(options), account
+    full, why = task.spender.charges(*asked)
+    several = task.spender.protects.several(*asked)
+    use, allowed = task.column_use(), options.allow_public or ()
+    account.admit(full, use, options.user, allowed, why, noise)
+    own = {"output": options.output, "inputs": [], "said": task.guarantee(), **own}
+    add(accounts.new_run(account, task.name, full, use, noise, allowed, several, **own))
+    return [_costs(account, full, use, "this and all later runs cost", why)]
+
+
+def of_count(task: Task, account: Account) -> str:
+    """What the report says of the account of a count that goes on."""
+    full, why = task.spender.charges(opt.budget_of(task.options), _beside(task.options), account)
+    return _of_account(task, account, full, why)
 
 
 def foretold(task: Task, paths: Mapping[str, str]) -> list[str]:

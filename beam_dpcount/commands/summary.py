@@ -13,6 +13,9 @@ from beam_dpcount.commands.report import LEVEL
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
 
+# The first line of a --dry-run.
+DRY = "Dry run: no row is counted, and nothing is spent or written. What the run would say:"
+
 
 def lines(task: Task) -> list[str]:
     """Where the exact statements are, and the three lines."""
@@ -30,6 +33,8 @@ def guarantee(task: Task) -> str:
     options = task.options
     replayed = options.secret_env is not None or options.secret_file is not None
     which = "under this secret and --run-id" if replayed else "in this run"
+    if task.goes_on:
+        which = "in all runs with this --state"
     return (
         f"Guarantee: {task.budget()} for {task.unit()}, over all releases {task.covers()}{which}."
     )

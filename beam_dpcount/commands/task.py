@@ -91,6 +91,7 @@ class Task(ABC):
     counter: Counter  # of the path in use, once the transform is applied
     entropy: Entropy  # where its noise comes from, likewise
     output: Output  # what is written, to be read back
+    state_entropy: Entropy | None = None  # the noise of a state, of which this is one run
     account: str = ""  # what its --account says of this run, for the report
     by_columns: bool = False  # whether rows are counted in columns, without Beam
     truth: dict[str, list[float]] | None = None  # exact counts by key, for --show-truth
@@ -157,6 +158,11 @@ class Task(ABC):
         if name not in self.lists:
             self.lists[name] = opt.public_list(name, self.options, inputs)
         return self.lists[name]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether this is one of several runs with one state, which are one count together."""
+        return getattr(self.options, "state", None) is not None
 
     @property
     def releases_nothing(self) -> bool:

@@ -51,11 +51,126 @@ _AUDIT = "tests/test_audit.py::test_bit_streams_keep_the_budget"
 _NORMS = "tests/test_contract.py::test_sensitivity_is_the_largest_column_norm_of_the_encoder"
 _PEOPLE = "tests/test_people_shards.py::"
 _GOES_ON = "tests/test_goes_on.py::"
+_NIGHTS = "tests/test_nights.py::"
 _STEPS = (
     "tests/test_contract.py::test_steps_and_release_agree_and_draw_each_coordinate_once_in_order"
 )
 
 MUTANTS = (
+    # Runs with --state
+    Mutant(
+        "nights",
+        "releases leave before the account knows of them",
+        f"{_COMMANDS}/nights.py",
+        "    states.finish(options.state, following, options.account, generation)\n",
+        "    output.add(_unpacked(following.rows, output.schema), following.size)\n"
+        "    states.finish(options.state, following, options.account, generation)\n",
+        f"{_NIGHTS}test_a_night_that_is_killed_anywhere[later]",
+    ),
+    Mutant(
+        "nights",
+        "the account knows of a state that is not written yet",
+        f"{_COMMANDS}/files/states.py",
+        """    _write(path, state)
+    with locked(account) as (found, add):
+        entry = _entry(found, state)
+        add(state_line(entry, generation, finished=state.digest, tick=state.ticks))
+""",
+        """    with locked(account) as (found, add):
+        entry = _entry(found, state)
+        add(state_line(entry, generation, finished=state.digest, tick=state.ticks))
+    _write(path, state)
+""",
+        f"{_NIGHTS}test_a_night_that_is_killed_anywhere[later]",
+    ),
+    Mutant(
+        "nights",
+        "an older state goes on",
+        f"{_COMMANDS}/files/states.py",
+        "    if entry.digest != state.digest:\n",
+        "    if not entry.digest:\n",
+        f"{_NIGHTS}test_an_older_state_is_refused",
+    ),
+    Mutant(
+        "nights",
+        "a run that begins does not end the generation before",
+        f"{_COMMANDS}/files/states.py",
+        "        return entry.generation + 1\n",
+        "        return entry.generation\n",
+        f"{_NIGHTS}test_a_week_is_one_run_without_the_rows_that_came_late[plain-out.csv]",
+    ),
+    Mutant(
+        "nights",
+        "a row that is there is overwritten",
+        f"{_COMMANDS}/files/growing.py",
+        "                file.truncate(size)\n                file.seek(size)\n",
+        "                file.truncate(size)\n                file.seek(size // 2)\n",
+        f"{_NIGHTS}test_a_week_is_one_run_without_the_rows_that_came_late[plain-out.csv]",
+    ),
+    Mutant(
+        "nights",
+        "what is half written stays",
+        f"{_COMMANDS}/files/growing.py",
+        "                file.truncate(size)\n                file.seek(size)\n",
+        "                file.seek(0, 2)\n",
+        f"{_NIGHTS}test_an_output_that_was_half_written_is_made_whole",
+    ),
+    Mutant(
+        "nights",
+        "an output that was edited grows",
+        f"{_COMMANDS}/nights.py",
+        "    elif output.size != state.size:\n",
+        "    elif output.size < state.size:\n",
+        f"{_NIGHTS}test_output_that_was_changed_is_refused",
+    ),
+    Mutant(
+        "nights",
+        "the secret of the noise is another in each run",
+        f"{_COMMANDS}/nights.py",
+        'StateEntropy(state.secret, "state")',
+        'StateEntropy(os.urandom(_SECRET), "state")',
+        f"{_NIGHTS}test_all_restored_repeats_its_noise",
+    ),
+    Mutant(
+        "nights",
+        "a state goes on with a smaller budget than it was charged for",
+        f"{_COMMANDS}/nights.py",
+        "        if was != now:\n",
+        '        if was != now and name != "epsilon":\n',
+        f"{_NIGHTS}test_what_is_refused[--epsilon 2-]",
+    ),
+    Mutant(
+        "nights",
+        "a lost state is charged to an account that is made anew",
+        f"{_BUDGET}/account_file.py",
+        'and b"\\n" not in data and len(data) < _BLOCK',
+        "",
+        f"{_NIGHTS}test_a_lost_state_does_not_start_anew",
+    ),
+    Mutant(
+        "nights",
+        "two runs count at once",
+        f"{_COMMANDS}/files/states.py",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        f"{_NIGHTS}test_two_runs_at_once",
+    ),
+    Mutant(
+        "nights",
+        "a file that has a row of an open tick is not read again",
+        f"{_COMMANDS}/nights.py",
+        "(end is None or last is None or last < end)",
+        "(end is None or last is None or last < end + (1 << 60))",
+        f"{_NIGHTS}test_files_that_were_counted_whole_are_not_opened_again",
+    ),
+    Mutant(
+        "nights",
+        "half a line counts",
+        f"{_COMMANDS}/nights.py",
+        "data._replace(may_grow=True)",
+        "data",
+        f"{_NIGHTS}test_half_a_line_counts_nothing_until_it_is_whole[csv]",
+    ),
     # Counts that go on
     Mutant(
         "runs that go on",
@@ -2254,8 +2369,8 @@ MUTANTS = (
         "accounts",
         "a repeat that dies, whatever its rows were by then, costs nothing",
         f"{_COMMANDS}/spending.py",
-        "accounts.new_run(account, task.name, full, use,",
-        "accounts.new_run(account, task.name, charges, use,",
+        "line = accounts.new_run(account, task.name, full, use,",
+        "line = accounts.new_run(account, task.name, charges, use,",
         "tests/test_account.py::test_a_repeat_that_dies_costs_what_it_may_have_released",
     ),
     Mutant(
@@ -2708,7 +2823,7 @@ MUTANTS = (
         "arguments",
         "two counts of other fields of rows have the same noise",
         "beam_dpcount/rows/base.py",
-        "    read = {one.name: name for one, name in groups.columns(kind.arguments, values)}\n",
+        "    read = {one.name: values[one.name] for one, _ in groups.columns(kind.arguments, values)}\n",
         "    read = {}\n",
         "tests/test_hostile_rows.py::test_replayable_noise_is_of_the_fields_that_are_read[ticks]",
     ),

@@ -17,6 +17,9 @@ import pytest
 
 WHERE, MODULE = "MUTANTS_WITNESS", "MUTANTS_MODULE"
 
+_ROOT = (
+    Path(__file__).resolve().parents[2]
+)  # not where the test is: it may be in a folder of its own
 _seen: dict[str, Any] = {"passed": [], "skipped": [], "failed": []}
 
 
@@ -42,10 +45,9 @@ def _fault(when: str, raised: BaseException) -> str:
         return ", ".join(filter(None, (_fault(when, one) for one in several)))
     if not isinstance(raised, AssertionError | pytest.fail.Exception):
         return name
-    here = Path.cwd()
     files = [Path(frame.filename) for frame in traceback.extract_tb(raised.__traceback__)]
-    ours = [file for file in files if here in file.parents]
-    if not ours or ours[-1].relative_to(here).parts[0] != "tests":
+    ours = [file for file in files if _ROOT in file.parents]
+    if not ours or ours[-1].relative_to(_ROOT).parts[0] != "tests":
         return f"{name} outside of tests"
     return ""
 

@@ -70,10 +70,15 @@ def unreadable(file: str, error: OSError) -> InputError:
 
 
 class InputFile(NamedTuple):
-    """A file that is read, and its size in bytes as it is stored."""
+    """A file that is read, and its size in bytes as it is stored.
+
+    Of one that may still be written to, a last line of text without its end counts nothing: it may
+    be half of a line, and say another time than the whole will.
+    """
 
     path: str
     size_in_bytes: int = 0
+    may_grow: bool = False
 
 
 class Event(NamedTuple):

@@ -89,7 +89,10 @@ def blocks(file: InputFile, has_header: bool, size: int = 1) -> Iterator[bytes]:
             held = len(parts[0])
             yield block.removeprefix(MARK) if is_first else block
             is_first = False
-        if rest := b"".join(parts):
+        rest = b"".join(parts)
+        if file.may_grow:
+            rest = rest[: 1 + max(rest.rfind(b"\n"), rest.rfind(b"\r"))]
+        if rest:
             yield rest.removeprefix(MARK) if is_first else rest
 
 

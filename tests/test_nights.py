@@ -1,0 +1,529 @@
+"""Runs with --state: a week of nights is one run, whatever happens to one of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_dpcount.budget.account_file import read_account
+from beam_dpcount.commands import account as account_command
+from beam_dpcount.commands import nights, ticks
+from beam_dpcount.commands.files import growing, states
+from beam_dpcount.states.state_file import StateFile
+from tests import command_lines
+from tests.command_lines import ROOT, fail
+
+NIGHTS = 7
+START = dt.datetime(2026, 10, 1, tzinfo=dt.timezone.utc)
+PLAIN = ("--metric", "count", "--view", "each", "--view", "so-far")
+PEOPLE = ("--metric", "people", "--view", "each", "--user", "who", "--per-user", "2", "--per", "1d")
+SUMS = ("--metric", "sum(ms, 0, 100)", "--metric", "count", "--user", "who", "--per-user", "30")
+OUTPUTS = ("out.csv", "out.jsonl", "parts/")
+
+
+def day(number: int) -> str:
+    """When a day begins, from 0."""
+    return (START + dt.timedelta(days=number)).isoformat()
+
+
+def rows_of(number: int, many: int = 120) -> list[str]:
+    """Lines of one day."""
+    rng = random.Random(number)
+    times = sorted(rng.randrange(86_400) for _ in range(many))
+    return [
+        f"{(START + dt.timedelta(days=number, seconds=at)).isoformat()},"
+        f"/{rng.choice('abc')},u{rng.randrange(9)},{rng.randrange(100)}"
+        for at in times
+    ]
+
+
+def write(path: Path, rows: Sequence[str]) -> None:
+    path.write_text("\n".join(["ts,page,who,ms", *rows, ""]))
+
+
+def words(what: Sequence[str] = PLAIN, output: str = "out.csv", **given: object) -> list[object]:
+    """A command line; all files are in the current folder."""
+    options: dict[str, object] = {
+        "input": "log.csv",
+        "key": "page",
+        "timestamp": "ts",
+        "tick": "1d",
+        "start": day(0),
+        "horizon": 10,
+        "state": "s/counts.state",
+        "output": output,
+        "epsilon": 1,
+        "delta": "1e-6",
+    }
+    options |= given
+    named = [word for name, x in options.items() if x for word in (f"--{name}", x)]
+    return [*named, *what, "--keys", "/a", "/b"]
+
+
+def night(number: int, *more: object, **given: object) -> str:
+    """A run by the end of that day."""
+    what = given.pop("what", PLAIN)
+    line = words(what, **{"until": day(number), **given})  # type: ignore[arg-type]
+    return command_lines.succeed(*line, *more, main=ticks.main, overwrite=False, verbose=False)
+
+
+def refused(*line: object) -> str:
+    run = command_lines.command
+    return fail(*line, run=lambda *w: run(*w, main=ticks.main, overwrite=False, verbose=False))
+
+
+def contents(output: str) -> bytes:
+    """What was released."""
+    if not output.endswith("/"):
+        return Path(output).read_bytes()
+    parts = sorted(Path(output).glob("*.parquet"))
+    rows = pa.concat_tables([pq.read_table(path).replace_schema_metadata() for path in parts])
+    return json.dumps(rows.to_pylist()).encode()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s").mkdir()
+    return tmp_path
+
+
+def at_once(folder: Path, rows: Sequence[str], run: Callable[[], object], output: str) -> bytes:
+    """What one run over these rows releases, from a state that is given, in a folder of its own."""
+    other = folder / "once"
+    shutil.copytree(folder, other)
+    os.chdir(other)
+    write(Path("log.csv"), rows)
+    run()
+    os.chdir(folder)
+    return contents(str(other / output) + "/" * output.endswith("/"))
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("what", [PLAIN, PEOPLE, SUMS], ids=["plain", "people", "sums"])
+def test_a_week_is_one_run_without_the_rows_that_came_late(
+    folder: Path, what: Sequence[str], output: str
+) -> None:
+    """Past lines never change, one run is charged, and a night that is run twice adds nothing."""
+    log = [row for number in range(2) for row in rows_of(number)]
+    write(Path("log.csv"), log)
+    night(1, what=what, output=output)
+    seen = [row for row in log if row < day(1)]
+    late = rows_of(99, 200)  # of days that are over, as they are dated back
+    first, start = contents(output), folder / "start"
+    shutil.copytree(folder, start, ignore=shutil.ignore_patterns("start"))
+    for number in range(2, NIGHTS + 1):
+        new = [*rows_of(number), *(rows_of(number - 2, 5))]
+        seen += [row for row in log + new if day(number - 1) <= row < day(number)]
+        log += new
+        write(Path("log.csv"), log)
+        before = contents(output)
+        said = night(number, what=what, output=output)
+        assert f"tick {number} of 10 added: {output}" in said
+        assert contents(output)[: len(before) - 1] == before[:-1]
+        after = contents(output)
+        assert "no tick has ended since the last run" in night(number, what=what, output=output)
+        assert contents(output) == after
+    os.chdir(start)
+    write(Path("log.csv"), sorted(seen, key=lambda row: row[::-1]))
+    night(NIGHTS, what=what, output=output)
+    whole = contents(output)
+    os.chdir(folder)
+    assert whole == contents(output)
+    assert whole[: len(first) - 1] == first[:-1]
+    assert late
+    account = read_account("s/counts.state.account")
+    assert [*account.runs] == [1]
+    assert not account.left
+    (entry,) = account.states.values()
+    assert (entry.tick, entry.nights, entry.generation) == (NIGHTS, NIGHTS, NIGHTS)
+
+
+def test_what_each_run_says(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    said = night(1, what=PEOPLE)
+    assert "account: s/counts.state.account (new, private)" in said
+    assert "in all runs with this --state." in said
+    said = night(2, what=PEOPLE)
+    assert "account" not in said
+    manifest = json.loads(Path("out.csv.manifest.json").read_text())
+    assert "for all runs with this --state together" in manifest["guarantee"]
+    assert manifest["ticks"] == {"released": 2, "of": 10}
+    assert not {"state", "account", "delay"} & manifest["parameters"].keys()
+    printed = command_lines.succeed("s/counts.state.account", main=account_command.main)
+    assert "run 1 goes on from a state, at no further cost: 2 ticks released so far" in printed
+    assert "did not end well" not in printed
+    for path in ("s/counts.state", "s/counts.state.account", "s/counts.state.lock"):
+        assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_the_end_is_said_in_time(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    night(1)
+    assert "are left" not in night(8)
+    assert f"1 tick of 10 are left: this count ends at {day(10)[:19]}Z" in night(9)
+    assert "the clock has ended" in night(10)
+    assert "no tick has ended since" in night(10)
+
+
+def test_people_fade_under_one_bound_and_the_first_run_says_so(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    assert "warning: a person counts with 30 rows of the whole clock" in night(1, what=SUMS)
+    assert "warning" not in night(2, what=SUMS)
+
+
+def test_files_that_were_counted_whole_are_not_opened_again(folder: Path) -> None:
+    """By name and size; one that has a row of an open tick, or grew, is."""
+    Path("logs").mkdir()
+    for number in range(4):
+        write(Path(f"logs/{number}.csv"), rows_of(number))
+    night(2, input="logs")
+    expected = folder / "expected"
+    shutil.copytree(folder, expected, ignore=shutil.ignore_patterns("expected"))
+    os.chdir(expected)
+    night(4, input="logs")
+    os.chdir(folder)
+    for number in range(2):
+        os.chmod(f"logs/{number}.csv", 0)
+        size = os.stat(f"logs/{number}.csv").st_size
+        Path(f"logs/{number}.csv").unlink()
+        with open(f"logs/{number}.csv", "wb") as file:
+            file.write(b"\0" * size)  # would be refused
+    night(4, input="logs")
+    assert contents("out.csv") == contents("expected/out.csv")
+    state = StateFile.unpacked(Path("s/counts.state").read_bytes())
+    assert [os.path.basename(name) for name, _ in state.files] == [f"{n}.csv" for n in range(4)]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_half_a_line_counts_nothing_until_it_is_whole(folder: Path, suffix: str) -> None:
+    """The file is being written: what its last line says so far may be somebody else's."""
+
+    def put(number: int, last: str) -> None:
+        rows = [[f"{day(number)[:10]}T12:00:00Z", "/a", f"u{n}", n] for n in range(50)]
+        if suffix == "csv":
+            write(Path("log.csv"), [",".join(map(str, row)) for row in rows])
+        else:
+            lines = [
+                json.dumps(dict(zip(("ts", "page", "who", "ms"), row, strict=True))) for row in rows
+            ]
+            Path("log.jsonl").write_text("\n".join([*lines, ""]))
+        with open(f"log.{suffix}", "a") as file:
+            file.write(last)
+
+    row = f"{day(1)[:10]}T12:00:00Z,/a,u1"
+    if suffix == "jsonl":
+        row = json.dumps({"ts": f"{day(1)[:10]}T12:00:00Z", "page": "/a", "who": "u1", "ms": 5})
+    whole = f"{row}\n" if suffix == "jsonl" else f"{row}2,5\n"
+    half = row if suffix == "jsonl" else f"{row},5"
+    put(0, "")
+    night(1, input=f"log.{suffix}")
+    ends = []
+    for place, last in enumerate(("", half, whole)):
+        copy = folder.parent / f"{folder.name}-{place}"
+        shutil.copytree(folder, copy)
+        os.chdir(copy)
+        put(1, last)
+        night(2, input=f"log.{suffix}")
+        ends.append(contents("out.csv"))
+    assert ends[0] == ends[1] != ends[2]
+
+
+def test_an_older_state_is_refused(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    night(1)
+    shutil.copy("s/counts.state", "older")
+    night(2)
+    shutil.copy("older", "s/counts.state")
+    said = refused(*words(until=day(3)))
+    assert "is not the one that the last run left (2 runs released 2 ticks): restore" in said
+
+
+def test_all_restored_repeats_its_noise(folder: Path) -> None:
+    """State, output and account together cannot be told from those of then: to the bit."""
+    write(Path("log.csv"), rows_of(0) + rows_of(1))
+    night(1)
+    then = folder / "then"
+    shutil.copytree(folder, then, ignore=shutil.ignore_patterns("then"))
+    night(2)
+    os.chdir(then)
+    night(2)
+    os.chdir(folder)
+    assert contents("out.csv") == contents("then/out.csv")
+
+
+def test_a_state_without_its_account_is_refused(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    night(1)
+    os.rename("s/counts.state.account", "elsewhere")
+    said = refused(*words(until=day(2)))
+    assert "the account 's/counts.state.account' of --state 's/counts.state' is missing" in said
+    assert "tick 2 of 10 added" in night(2, account="elsewhere")
+    command_lines.succeed(
+        "other", "--create", "--epsilon", "9", "--delta", "1e-5", main=account_command.main
+    )
+    assert "knows nothing of --state" in refused(*words(until=day(3), account="other"))
+
+
+def test_a_lost_state_does_not_start_anew(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    night(1)
+    os.remove("s/counts.state")
+    said = refused(*words(until=day(2)), "--overwrite")
+    assert (
+        "is missing, and its account 's/counts.state.account' says that it released 1 tick" in said
+    )
+
+
+def test_a_charge_without_a_state_is_taken_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was charged and then lost before anything was counted; not if it is another count's."""
+    write(Path("log.csv"), rows_of(0))
+    with monkeypatch.context() as patched:
+        patched.setattr(nights, "_counted", _fails)
+        refused(*words(until=day(1)))
+    os.remove("s/counts.state")
+    assert "is missing" in refused(*words(PEOPLE, until=day(1)))
+    assert "run 1 has been charged for this" in night(1)
+    assert "tick 2 of 10" in night(2)
+    account = read_account("s/counts.state.account")
+    assert [*account.runs] == [1]
+    assert len(account.states) == 1
+
+
+def _fails(*_: object) -> None:
+    raise OSError("the disk is gone")
+
+
+def test_two_runs_at_once(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    night(1)
+    with states.alone("s/counts.state"):
+        assert "another run is at it" in refused(*words(until=day(2)))
+    assert "tick 2 of 10" in night(2)
+
+
+def test_a_clock_that_jumps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ahead: the run asks. Back: nothing is added."""
+
+    def now(number: float) -> None:
+        at = (START + dt.timedelta(days=number)).timestamp()
+        monkeypatch.setattr(time, "time_ns", lambda: int(at * 1e9))
+
+    write(Path("log.csv"), rows_of(0))
+    for number in (1, 2, 3):
+        now(number)
+        assert f"tick {number} of 10" in night(0, until=None)
+    now(9)
+    said = refused(*words(until=None))
+    assert "6 ticks have ended since the last run, and 1 are usual" in said
+    now(2)
+    assert "no tick has ended" in night(0, until=None)
+    now(4.5)
+    assert "no tick has ended" in night(0, until=None, delay="1d")
+    assert "tick 4 of 10" in night(0, until=None, delay="2h")
+    now(9)
+    assert "ticks 5 to 8 of 10" in night(8)
+
+
+def test_output_that_was_changed_is_refused(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    night(1)
+    before = Path("out.csv").read_bytes()
+    Path("out.csv").write_bytes(before + b"more\n")
+    assert "is not as the last run left it" in refused(*words(until=day(2)))
+    Path("out.csv").write_bytes(before)
+    night(2)
+    assert Path("out.csv").read_bytes().startswith(before)
+
+
+DRIVER = """
+import os, signal, sys
+left = int(sys.argv[1])
+def counted(call):
+    def run(*given, **more):
+        global left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*given, **more)
+    return run
+from beam_dpcount.commands import ticks
+from beam_dpcount.commands.app import run_main
+for name in ("open", "fsync", "rename", "ftruncate", "remove"):
+    setattr(os, name, counted(getattr(os, name)))
+run_main(lambda _: ticks.main(sys.argv[2:]))
+"""
+
+
+def killed(point: int, *line: object) -> int:
+    """The status of a run that is killed before so many calls of the system more."""
+    run = [sys.executable, "-c", DRIVER, str(point), *map(str, line)]
+    how = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "capture_output": True}
+    return subprocess.run(run, timeout=120, check=False, **how).returncode  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+def test_a_night_that_is_killed_anywhere(folder: Path, first: bool) -> None:
+    """By kill -9 before each of the calls that write; then the night is run again over more rows.
+
+    They count if nothing had left, and else they came late.
+    """
+    log = rows_of(0) + rows_of(1)
+    write(Path("log.csv"), log)
+    if not first:
+        night(1)
+    base = folder / "base"
+    shutil.copytree(folder, base, ignore=shutil.ignore_patterns("base"))
+    night(2)
+    whole, ends = contents("out.csv"), set[bytes]()
+    for point in range(100):
+        place = folder / f"killed {point}"
+        shutil.copytree(base, place)
+        os.chdir(place)
+        status = killed(point, *words(until=day(2)))
+        there = contents("out.csv") if Path("out.csv").exists() else b""
+        assert first or whole.startswith(there)
+        write(Path("log.csv"), [*log, *([f"{day(1)},/a,u1,5"] * 9)])
+        night(2)
+        after = contents("out.csv")
+        assert after.startswith(there)
+        assert len(after.splitlines()) == 5
+        ends.add(after)
+        account = read_account("s/counts.state.account")
+        assert [*account.runs] == [1]
+        assert [entry.tick for entry in account.states.values()] == [2]
+        assert not Path("s/counts.state.next").exists()
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+    assert point >= 10
+    assert status == 0
+    assert first or (len(ends) == 2 and whole in ends)
+
+
+def test_an_output_that_was_half_written_is_made_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Appends are not atomic: the next run cuts off what is half there."""
+    write(Path("log.csv"), rows_of(0) + rows_of(1))
+    night(1)
+    before = contents("out.csv")
+    base = folder / "base"
+    shutil.copytree(folder, base, ignore=shutil.ignore_patterns("base"))
+    night(2)
+    whole = contents("out.csv")
+    os.chdir(base)
+
+    def half(self: object, rows: object, size: int) -> None:
+        Path("out.csv").write_bytes(whole[: len(before) + 9])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(growing.Lines, "add", half)
+        refused(*words(until=day(2)))
+    assert contents("out.csv") != whole
+    night(2)
+    assert contents("out.csv") == whole
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            ("--epsilon", "2"),
+            "--epsilon: --state 's/counts.state' was made with 1.0, and here it is",
+        ),
+        (("--keys", "/a"), "--keys: --state"),
+        (("--where", "page=/a"), "--where: --state"),
+        (("--output", "b.csv"), "are in '../out.csv'"),
+        (("--secret-env", "X"), "--secret-env does not go with --state"),
+        (("--run-id", "X"), "--run-id does not go with --state"),
+        (("--path", "streaming"), "excludes --path streaming"),
+        (("--alarm", "3"), "--alarm does not go with --state"),
+        (("--late", "fold"), "--late fold does not go with --state"),
+        (("--output", "-"), "--output - does not go with --state"),
+        (("--output", "x.parquet"), "cannot grow"),
+        (("--output", "x.csv.gz"), "cannot grow"),
+        (("--state", "gs://b/x"), "must be on this machine"),
+        (("--state", "log.csv"), "is an input as well"),
+        (("--state", "s"), "is a directory"),
+        (("--state", "absent/x"), "no directory 'absent'"),
+        (("--account", "out.csv"), "is an input or an output as well"),
+        (("--delay", "1h"), "give either --until, a time, or --delay"),
+        (("--delay", "soon"), "--delay"),
+        (("--runner", "DirectRunner"), "excludes options for Beam"),
+    ],
+    ids=lambda given: "" if isinstance(given, str) else " ".join(given),
+)
+def test_what_is_refused(folder: Path, more: Sequence[str], said: str) -> None:
+    write(Path("log.csv"), rows_of(0))
+    night(1)
+    line = list(words(until=day(2)))
+    line = command_lines.without(line, more[0]) if more[0] != "--keys" else line[:-3]
+    before = Path("s/counts.state.account").read_bytes()
+    assert said in refused(*line, *more)
+    assert Path("s/counts.state.account").read_bytes() == before
+
+
+def test_a_new_state_needs_a_new_output(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    Path("out.csv").write_text("older\n")
+    assert "--overwrite begins it anew" in refused(*words(until=day(1)))
+    assert not Path("s/counts.state.account").exists()
+    night(1, "--overwrite")
+    assert contents("out.csv").startswith(b"key,step")
+    Path("parts").mkdir()
+    Path("parts/x.parquet").write_text("older")
+    assert "name an empty folder" in refused(
+        *words(until=day(1), state="s/b", output="parts/", account="s/counts.state.account")
+    )
+
+
+def test_no_tick_has_ended_yet(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    assert "nothing is counted or charged" in night(0)
+    assert os.listdir("s") == ["counts.state.lock"]
+
+
+def test_an_account_of_others(folder: Path) -> None:
+    """Two states of one account are two counts; the second finds nothing left."""
+    write(Path("log.csv"), rows_of(0))
+    make = ("a.jsonl", "--create", "--epsilon", "1.5", "--delta", "1e-5")
+    command_lines.succeed(*make, main=account_command.main)
+    night(1, account="a.jsonl")
+    assert "tick 2 of 10" in night(2)  # the state names its account
+    line = words(until=day(1), account="a.jsonl", state="s/other", output="other.csv")
+    assert "would be overspent" in refused(*line)
+    assert not Path("s/other").exists()
+
+
+def test_a_dry_run_and_pictures(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    said = night(1, "--dry-run")
+    assert "1 tick would be added to out.csv" in said
+    assert "a new account, s/counts.state.account" in said
+    assert os.listdir("s") == []
+    night(1, "--report", "page.html")
+    first = Path("page.html").read_text()
+    before = {name: Path("s", name).read_bytes() for name in os.listdir("s")}
+    said = night(3, "--dry-run")
+    assert "2 ticks would be added" in said
+    assert "would cost nothing more" in said
+    assert before == {name: Path("s", name).read_bytes() for name in os.listdir("s")}
+    night(3, "--report", "page.html")
+    assert Path("page.html").read_text() != first
