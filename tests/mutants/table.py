@@ -2823,7 +2823,8 @@ MUTANTS = (
         "arguments",
         "two counts of other fields of rows have the same noise",
         "beam_dpcount/rows/base.py",
-        "    read = {one.name: values[one.name] for one, _ in groups.columns(kind.arguments, values)}\n",
+        "    read = {one.name: values[one.name] for one, _ in"
+        " groups.columns(kind.arguments, values)}\n",
         "    read = {}\n",
         "tests/test_hostile_rows.py::test_replayable_noise_is_of_the_fields_that_are_read[ticks]",
     ),
