@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import itertools
 import math
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -638,6 +640,17 @@ def test_what_is_drawn_beside_it_is_exact(
         mine = [x for key, x in zip(drawn["key"], drawn["value"], strict=True) if key == name]
         assert all(abs(x - y) < 0.01 for x, y in zip(mine, values, strict=True))
     assert sum(truth["all"]) > 100
+
+
+def test_a_table_has_the_path_and_the_time_for_its_key(log: Path) -> None:
+    path = log / "out.db"
+    words = (*words_of(log), "--output", f"sqlite:///{path}?table=t", "--rho", 0.1)
+    succeed(*words, main=ticks.main, overwrite=False)
+    with closing(sqlite3.connect(path)) as database:
+        columns = database.execute("pragma table_info(t)").fetchall()
+        found = database.execute("select region, city, count from t where step = 4").fetchall()
+    assert [name for _, name, *_, place in columns if place] == ["region", "city", "timestamp"]
+    assert {(region, city) for region, city, _ in found} == set(TREE.paths)
 
 
 def test_a_count_that_goes_on_takes_no_tree_yet(log: Path) -> None:

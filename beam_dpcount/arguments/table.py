@@ -266,7 +266,8 @@ OUTPUT = parsed(
     "output",
     """
     output OUT: text, run files, required
-        a .csv, .jsonl or .parquet file, or .csv.gz, .jsonl.gz; - is standard output
+        a .csv[.gz], .jsonl[.gz] or .parquet file, a table of postgresql:// or sqlite:///, or -
+        (standard output)
     output_format {csv,jsonl,parquet}: text, run files, more
         of --output - (default csv)
     plot PNG: text, run files

@@ -139,9 +139,22 @@ class TickTable(formats.Table):
 
     @property
     def _nodes(self) -> NodesCounter | None:
+        return self._columns.nodes
+
+    @property
+    def _columns(self) -> TickColumns:
         cells: Any = self.cells
-        nodes: NodesCounter | None = cells.columns.nodes
-        return nodes
+        columns: TickColumns = cells.columns
+        return columns
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        names = self._columns.key_names
+        return (*(names if self._nodes is None else names[:-1]), "timestamp")
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        return ("start", "timestamp")
 
     @property
     def alarm(self) -> str:
