@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from beam_dpcount.counters.clock import Clock
     from beam_dpcount.counters.counter import Counter, calibrate
     from beam_dpcount.counters.errors import half_width, largest_half_width
+    from beam_dpcount.counters.hierarchy import Hierarchy
     from beam_dpcount.counters.largest import largest_error
     from beam_dpcount.counters.people import Users
     from beam_dpcount.counters.selection import SelectKeys
     from beam_dpcount.counters.total import TOTAL
     from beam_dpcount.dofns.releases import (
+        NodeRelease,
         Rejected,
         Release,
         TickRelease,
@@ -76,8 +78,9 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "TOTAL", "ZCDP", "Alarm", "ApproxDP", "BoundUsers", "Change", "Clock", "Count", "Counter",
-    "CutGraph", "DegreeHistogram", "EdgeCount", "EpisodeCount", "Error", "HighDegreeCount",
-    "Histogram", "Items", "KStarCount", "Ledger", "Mean", "People", "PrefixCount", "PureDP",
+    "CutGraph", "DegreeHistogram", "EdgeCount", "EpisodeCount", "Error", "Hierarchy",
+    "HighDegreeCount", "Histogram", "Items", "KStarCount", "Ledger", "Mean", "NodeRelease",
+    "People", "PrefixCount", "PureDP",
     "Quantiles", "Rate", "Rejected", "Release", "ReplayableEntropy", "SelectKeys",
     "SpanningForestCost", "StatisticCount", "SubstringCount", "Sum", "TickCount", "TickRelease",
     "TopRelease", "TriangleCount", "Users", "Variance", "VectorRelease", "calibrate", "check",
@@ -97,11 +100,12 @@ _NAMES = {
     "counters.choose": "choose",
     "counters.clock": "Clock",
     "counters.errors": "half_width largest_half_width",
+    "counters.hierarchy": "Hierarchy",
     "counters.largest": "largest_error",
     "counters.people": "Users",
     "counters.selection": "SelectKeys",
     "counters.total": "TOTAL",
-    "dofns.releases": "Rejected Release TickRelease TopRelease VectorRelease",
+    "dofns.releases": "NodeRelease Rejected Release TickRelease TopRelease VectorRelease",
     "statistics.metrics.counts": "Count",
     "statistics.metrics.items": "Items",
     "statistics.metrics.means": "Mean Variance",

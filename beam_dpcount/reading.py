@@ -140,6 +140,20 @@ class Field:
         return event.get(name) if isinstance(event, Mapping) else _held(event, name)
 
 
+@dataclass(frozen=True)
+class PathFields:
+    """Reads the fields of these names from an event, as the path of a leaf; None where it has none.
+
+    Args:
+      names: from the top on.
+    """
+
+    names: tuple[str, ...]
+
+    def __call__(self, event: Any) -> tuple[Any, ...]:
+        return tuple(Field(name)(event) for name in self.names)
+
+
 def _held(event: Any, name: str) -> Any:
     """What an object holds under a name, in its dictionary or a slot; None if nothing.
 

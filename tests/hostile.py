@@ -225,6 +225,25 @@ MORE_FIELDS: list[Row] = [
 ]
 
 
+# One of two texts a leaf, so that releases are 12 as those of three keys.
+TREE = dp.Hierarchy(["leaf"], [("a",), ("b",)])
+
+
+def tree(**options: Any) -> dp.TickCount:
+    given = {"entropy": ScriptedEntropy(), "keys": TREE, **CLOCK, **options}
+    return counted(BUDGET, dp.Sum(low=0, high=2), **given)
+
+
+LEAVES: list[Row] = [((key,), n, micros) for key, n, micros in KEYED]
+MORE_LEAVES: list[Row] = [
+    *(((key,), n, micros) for key, n, micros in MORE),
+    *(
+        (bad, 1, 5 * SECOND)
+        for bad in ("a", (), ("a", "b"), ("",), ["a"], (NAN,), (7,), None, SECRET, Odd(), Hidden())
+    ),
+]
+
+
 @beam.ptransform_fn
 def one_of_bound(events: Any, **options: Any) -> Any:
     counts = {"count": ticks(value=lambda value: value, **options), "people": people(**options)}
@@ -238,6 +257,7 @@ EACH_TICK: dict[str, tuple[Callable[..., Any], list[Row], list[Row]]] = {
     "vectors": (vectors, FIELDS, MORE_FIELDS),
     "BoundUsers": (one_of_bound, KEYED, MORE),
     "sentence": (sentence, FIELDS, MORE_FIELDS),
+    "tree": (tree, LEAVES, MORE_LEAVES),
 }
 
 

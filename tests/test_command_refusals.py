@@ -180,6 +180,27 @@ stray | stray
 ~--keys --keys-file bytes | not UTF-8
 ~--keys --keys-file out.csv | another file
 ~--keys --keys-file ./events.csv | is not public
+--key who letter | --key names who and letter, the levels of a tree, which needs --hierarchy-file
+--level-shares 1 2 | --level-shares needs --hierarchy-file
+--level-shares 1 x | --level-shares: must be finite numbers, got 1 x: give one for each level
+~--keys --hierarchy-file leaves --level-shares 1 2 3 | --level-shares must be 2 numbers
+--hierarchy-file leaves | --hierarchy-file: not allowed with argument --keys
+~--keys ~--key --hierarchy-file leaves | --hierarchy-file needs --key COLUMN
+~--keys --hierarchy-file none | 'none': cannot be
+~--keys --hierarchy-file blank | it is empty
+~--keys --hierarchy-file bytes | not UTF-8
+~--keys --hierarchy-file ./events.csv | is not public
+~--keys --hierarchy-file leaves --key who letter | one column 'letter' (--key), has 'who', 'u'
+~--keys --hierarchy-file uneven | not as many cells as the header
+~--keys --hierarchy-file header | --hierarchy-file is empty
+~--keys --hierarchy-file leaves --separator ; --max-items 2 | --hierarchy-file does not go with --separator
+~--keys --hierarchy-file leaves --metric people --user u --per-user 2 | --metric is one Count or Sum
+~--keys --hierarchy-file leaves --metric count --metric 'sum(u, 0, 1)' | a run of its own
+~--keys --hierarchy-file leaves --view each --view so-far | --view is one view | a run of its own
+~--keys --hierarchy-file leaves ~--delta | --epsilon is epsilon = 1 (pure) | give --delta as well
+~--keys --hierarchy-file leaves --alarm 5 | --alarm: keys are a tree
+~--keys --hierarchy-file leaves --user u --per-user 2 --gap 1m | --gap is between | leave --gap out
+~--keys --hierarchy-file leaves --key who u --plot c.png --plot-keys zoe | 'zoe' is not one of
 --gap 1h | --gap needs --user COLUMN
 --user who --per-user 5 --gap w | e.g. --gap 1h
 --user who --per-user 5 --gap 1h --path streaming --late fold | --gap with --path streaming needs --late drop
@@ -346,6 +367,9 @@ stray | stray
 FILES = {
     "events.csv": "time,who,letter,u,v\n" + f"{','.join([SECRET_TEXT] * 3)},1,{SECRET}\n" * 2,
     "blank": "\n\n",
+    "leaves": "who,u\nann,1\nbob,2\n",
+    "uneven": "who,u\nann\nbob,2\n",
+    "header": "who,u\n",
     "bytes": "\udcff\n",
     "dashes": "a\nb-c\na-b\nc\n",
     "large": "\n".join(map(str, range(200_000))),

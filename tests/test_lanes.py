@@ -472,6 +472,7 @@ METRICS_OF_ALL = tuple(
     for word in ("--metric", metric)
 )
 SELECT = ("--key", "page", "--select-keys", "--epsilon", 20, "--select-delta", "9e-7")
+LEAVES = ("--hierarchy-file", "leaves.csv")
 OPTIONS: dict[str, tuple[object, ...]] = {
     "keys": KEYS,
     "total": (),
@@ -510,6 +511,9 @@ OPTIONS: dict[str, tuple[object, ...]] = {
         *(*SELECT, "--user", "user", "--per-user", 3, "--metric", "people"),
         *("--metric", "mean(ms, 0, 5)", "--separator", "1", "--max-items", 2, "--epsilon", 80),
     ),
+    "tree": ("--key", "page", "user", *LEAVES, "--metric", "sum(ms, -1, 2)"),
+    "tree of people": ("--key", "page", *LEAVES, "--user", "user", "--per-user", 3),
+    "tree, restart": ("--key", "ms", "page", "user", *LEAVES, "--view", "restart 4"),
     "stop": (*KEYS[:4], "--stop", 139, "--relation", "replace_one", "--mechanism", "BinaryTree"),
 }
 
@@ -520,6 +524,8 @@ def odd(tmp_path: Path) -> Path:
     pages = "a", "é1b", "b", "x1a1a1é1b"
     rows = [(str(100 + row), pages[row % 4], f"u{row % 5}", str(row % 4)) for row in range(50)]
     lines = [b'"110","a",u1,1', b"110,a", b"\xff", b"", b"110,b,u1,1,,", b'111,"a', b"nan,a,u1,1"]
+    leaves = [f"{page},u{n},{n % 4}" for page in pages for n in range(5)]
+    (tmp_path / "leaves.csv").write_text("\n".join(["page,user,ms", *leaves, ""]))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv.gz").write_bytes(gzip.compress(lanes.csv_of(rows, lines)))
     (tmp_path / "in" / "2.csv").write_bytes(lanes.csv_of(rows, lines, b"\r\n"))
@@ -534,12 +540,13 @@ def odd(tmp_path: Path) -> Path:
 def test_both_lanes_write_the_same_bytes(
     options: str, suffix: str, odd: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if suffix != ".csv" and options not in ("keys", "people"):
+    if suffix != ".csv" and options not in ("keys", "people", "tree"):
         return
     monkeypatch.setenv("LANES", "0123456789abcdef" * 4)
     if suffix == ".parquet":  # whose metadata have the time of the run
         monkeypatch.setattr("beam_dpcount.commands.manifest.text", lambda *_: '{"time": ""}')
-    words = ("--input", odd / "in", *CLOCK, *BUDGET, *SECRET, *OPTIONS[options])
+    given = (odd / word if word in LEAVES[1:] else word for word in OPTIONS[options])
+    words = ("--input", odd / "in", *CLOCK, *BUDGET, *SECRET, *given)
     out = odd / f"out{suffix}"
     first, second = lanes.both((*words, "--output", out), monkeypatch)
     assert first == second

@@ -46,6 +46,7 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     dp.Change: {},
     dp.Clock: {"tick": 10, "start": 0, "ticks": 9},
     dp.SelectKeys: {},
+    dp.Hierarchy: {"levels": ["region", "city"], "leaves": [("n", "oslo"), ("s", "rome")]},
     dp.ReplayableEntropy: {"variable": "SECRET", "run_id": "run"},
     dp.Users: {"by": "user", "events": 2},
     dp.BoundUsers: {"users": PEOPLE, "counts": {"a": TickNumbers(**CLOCK, keys=ITEMS, value=len)}},
@@ -110,7 +111,15 @@ VALID: dict[Callable[..., Any], dict[str, Any]] = {
     statistics.Triangles: DEGREES,
 }
 
-RESULTS = {"Counter", "Rejected", "Release", "TickRelease", "TopRelease", "VectorRelease"}
+RESULTS = {
+    "Counter",
+    "NodeRelease",
+    "Rejected",
+    "Release",
+    "TickRelease",
+    "TopRelease",
+    "VectorRelease",
+}
 OTHERS = {"NonNegative"}  # which takes nothing
 OTHERS |= {"Mechanism", "Metric", "Statistic"}  # abstract
 OTHERS |= {"check"}  # of a transform and rows: test_checking.py
@@ -150,6 +159,12 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Sequence[str] | SelectKeys": (*TEXTS, dp.SelectKeys),
     "Sequence[str] | SelectKeys | Total": (*TEXTS, dp.SelectKeys, type(dp.TOTAL)),
     "Sequence[str] | Total": TEXTS,
+    "Sequence[str] | SelectKeys | Total | Hierarchy": (
+        *(*TEXTS, dp.SelectKeys, type(dp.TOTAL)),
+        dp.Hierarchy,
+    ),
+    "str | Sequence[str] | Callable[[Any], Any]": (5, None, "", ["user"]),
+    "Iterable[Sequence[str]]": (*NO_TEXTS, [("n", "")], [("n", "oslo")] * 2, [("n",)], [None]),
     "Sequence[str] | Any": TEXTS,
     "Sequence[str | Sequence[str]] | None": WORDS,
     "tuple[str, ...] | None": WORDS,

@@ -82,6 +82,17 @@ def test_parents_are_the_sums_of_their_children_and_a_tick_is_computed_alone(tre
     assert np.array_equal(whole, one_by_one)
 
 
+def test_sums_that_64_bits_do_not_hold_are_clipped():
+    tree = tree_of(2, 3)
+    of = Consistent(tree, tree.weights([1.0] * 3))
+    weights = np.repeat(of.weights, tree.sizes)
+    noisy = np.outer([1e30, -1e30], [6, 3, 3, *[1] * 6] * weights)
+    whole = of.release(noisy, 6)
+    assert np.array_equal(whole, tree.all_sums(whole[:, -6:]))
+    assert (whole[0] > 0).all()
+    assert (whole[1] < 0).all()
+
+
 def test_the_stddev_of_every_node_is_that_of_what_is_released():
     tree, rng = UNEVEN, np.random.default_rng(3)
     of, sigma, runs = Consistent(tree, tree.weights([1.0] * 3)), 2000.0, 40_000

@@ -174,6 +174,29 @@ def selection(values: Values) -> SelectKeys:
     return SelectKeys(delta, at_least, every, **more)
 
 
+# Keys in a tree
+
+
+def check_tree(values: Values, leaves: str) -> None:
+    """Raise ParameterError where `key` and what a tree needs do not go together.
+
+    Args:
+      values: of arguments.
+      leaves: the argument that has the leaves.
+    """
+    key, given = values["key"], values[leaves] is not None
+    if given and key is None:
+        raise refusal(
+            leaves, f"{{{leaves}}} needs {{key}}, a column for each level from the top on"
+        )
+    if not given and isinstance(key, tuple):
+        names = " and ".join(key)
+        problem = f"{{key}} names {names}, the levels of a tree, which needs {{{leaves}}}"
+        raise refusal("key", problem, "give all of its leaves, or one column")
+    if not given and values["level_shares"] is not None:
+        raise refusal("level_shares", f"{{level_shares}} needs {{{leaves}}}, the leaves of a tree")
+
+
 # People
 
 
@@ -250,4 +273,5 @@ def columns(arguments: tuple[Argument, ...], values: Values) -> Iterator[tuple[A
     """The arguments that name columns, and the columns."""
     for one in arguments:
         if one.kind in COLUMNS and values[one.name] is not None:
-            yield one, values[one.name]
+            given = values[one.name]
+            yield from ((one, name) for name in (given if isinstance(given, tuple) else (given,)))

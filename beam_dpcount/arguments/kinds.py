@@ -173,6 +173,14 @@ def _columns(given: object) -> Any:
     return given[0] if len(given) == 1 else tuple(given)
 
 
+def _path(given: object) -> Any:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Sequence) or not given or not all(isinstance(x, str) for x in given):
+        raise ValueError
+    return given[0] if len(given) == 1 else tuple(given)
+
+
 def _switch(given: object) -> bool:
     if not isinstance(given, bool):
         raise ValueError
@@ -227,6 +235,7 @@ TEXT = Kind(str, "be text", _only_text)
 NAME = Kind(str, "be text", _name)
 TEXTS = Kind(list[str], "be a list of texts", _texts)
 LIST = Kind(list[Any], "be a list", _list)
+LEAVES = replace(several(TEXTS), must="be a list of lists of texts")
 SWITCH = Kind(bool, "be true or false", _switch)
 WHOLE = Kind(int | str, "be a whole number", _whole)
 NUMBER = Kind(float | str, "be a finite number", _finite)
@@ -257,9 +266,11 @@ MOMENT = Kind(float | str, "be a time", _moment)
 MECHANISM = Kind(str, "be the name of a mechanism", _mechanism)
 CONDITION = Kind(str, "be a condition", _text)
 WHOLES, DURATIONS = several(WHOLE), several(DURATION)
+AMOUNTS = replace(several(NUMBER), must="be finite numbers", remedy="give one for each level")
 # Names of columns, by what the columns hold.
 KEYS = Kind(str, "be the name of a column", _text)
+PATHS = Kind(Any, "be one column, or a list with a column a level", _path)
 NUMBERS = Kind(str, "be the name of a column", _text)
 TIMES = Kind(str, "be one column, or two, DATE TIME", _columns)
 IDS = Kind(str, "be the name of a column", _text)
-COLUMNS = (KEYS, NUMBERS, TIMES, IDS)
+COLUMNS = (KEYS, PATHS, NUMBERS, TIMES, IDS)

@@ -46,12 +46,24 @@ ROWS = parsed(
         default 1G)
     key COLUMN: keys, elements
         the {column} of the (public) keys: texts, or whole numbers, which become text
-    key COLUMN: keys, ticks
+    key COLUMN ...: paths, ticks
         the {column} of the keys: texts, or whole numbers, which become text
     keys KEY ...: texts, ticks, one_of=keys
         all (public) keys; rows of others do not count, and leave no trace
     keys_file FILE: text, ticks files, one_of=keys, more
         the same, one per line; blank lines are skipped
+    hierarchy_file FILE: text, sentence files, one_of=keys, more
+        totals at every level of a tree: {key} names a column a level, from the top on, and this CSV
+        file has all (public) leaves, in columns of these names. At every tick a total is exactly
+        the sum of those below it
+    hierarchy: leaves, sentence fields, one_of=keys
+        totals at every level of a tree: {key} is a list with a {column} a level, from the top on,
+        and this one of all (public) leaves, each a list with a text a level. At every tick a total
+        is exactly the sum of those below it
+    level_shares W ...: amounts, sentence, more
+        of a tree, the parts of the budget that levels get, from the total of all on; 0 leaves a
+        level to the sums of the one below. Default: as much above the leaves as makes their
+        variance larger by a quarter
     select_keys: switch, ticks select, one_of=keys
         all keys whose private counts are high enough; see {select_delta}
     item COLUMN: keys, items, required
@@ -105,8 +117,7 @@ CLOCK = parsed(
     tick TIME: tick, ticks, required, example=10m
         the time between releases: seconds, or with a unit (s, m, h, d, w) as in 10m
     start TIME: moment, ticks, required
-        seconds since 1970, or ISO 8601 such as 2024-01-31T00:00:00Z (without an offset: in
-        {timezone})
+        seconds since 1970, or ISO 8601: 2024-01-31T00:00:00Z (without an offset: in {timezone})
     stop TIME: moment, ticks
         rows at or after it do not count
     horizon N: whole, ticks, example=24

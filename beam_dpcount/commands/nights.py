@@ -49,6 +49,7 @@ _REFUSED = {
     "secret_file": "the state has a secret of its own",
     "run_id": "the state names its runs",
     "select_keys": "a state knows listed keys only: give --keys",
+    "hierarchy_file": "a state knows listed keys only: give --keys",
     "alarm": "alarms do not go on from run to run: read the output for them",
     "show_truth": "a run reads no rows of ticks that are released already",
     "output_format": "the name of OUT says it",

@@ -278,7 +278,7 @@ def public_list(name: str, options: argparse.Namespace, inputs: Sequence[str]) -
     """
     path, place = getattr(options, f"{name}_file"), f"--{name}"
     if path is None:
-        texts = getattr(options, name) or []
+        texts = getattr(options, name, None) or []
     else:
         place = f"--{name}-file {path!r}"
         for output in filter(None, (options.output, options.plot, options.report)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +24,7 @@ from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import STDDEVS, Running
 from beam_dpcount.commands.files import formats
 from beam_dpcount.commands.files.formats import InputError
+from beam_dpcount.commands.files.tables import csv_line
 from beam_dpcount.commands.report import LEVEL, WARNING, Estimate, many, rule_of_thumb, table
 from beam_dpcount.commands.task import Listed, described
 from beam_dpcount.commands.tick_table import FieldsOfRow, TickCells, TickTable
@@ -63,9 +66,13 @@ class Sentence(TickTask):
     """Of rows at the ticks of a public clock: metrics and views."""
 
     remedies: Mapping[str, str] = {
-        "max_items": "give each --metric a run of its own, or --user, of whom each key is a row"
+        "what": "give each --metric a run of its own, and one that is no count or sum --keys",
+        "clock": "give each --view a run of its own",
+        "budget": "give --delta as well, or --rho in place of --epsilon",
+        "max_items": "give each --metric a run of its own, or --user, of whom each key is a row",
     }
     reads: KeysOf | None = None  # the keys of a cell that holds several
+    tree: dp.Hierarchy | None = None  # of which the keys are the nodes
 
     @cached_property
     def metrics(self) -> list[Metric]:
@@ -86,18 +93,52 @@ class Sentence(TickTask):
 
     def _check_keys(self) -> None:
         options = self.options
-        which = ("keys", "keys_file", "select_keys", "separator")
+        which = ("keys", "keys_file", "hierarchy_file", "select_keys", "separator")
         given = [name for name in which if getattr(options, name) not in (None, False)]
         if options.key is None and given:
             raise InputError(
                 f"{opt.option(given[0])} needs --key COLUMN, which has the keys; without --key all "
                 "rows are one count"
             )
+        if options.hierarchy_file is not None:
+            if options.separator is not None:
+                raise InputError(
+                    "--hierarchy-file does not go with --separator: a row counts in one leaf"
+                )
+            options.key = self._levels or None
+        groups.check_tree(vars(options), "hierarchy_file")
         if options.key is not None and given in ([], ["separator"]):
             raise InputError(
-                f"--key {options.key} needs the keys: give --keys KEY ... or --keys-file FILE if "
+                f"--key {self._key} needs the keys: give --keys KEY ... or --keys-file FILE if "
                 "they are public, or --select-keys; without --key all rows are one count"
             )
+
+    @property
+    def _levels(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        key = self.options.key
+        if key is None:
+            return ()
+        return (key,) if isinstance(key, str) else tuple(key)
+
+    @property
+    def _key(self) -> str:
+        """The same in words."""
+        return " ".join(self._levels)
+
+    def _tree_of(self, inputs: Sequence[str]) -> dp.Hierarchy:
+        """The tree of --hierarchy-file."""
+        where = f"--hierarchy-file {self.options.hierarchy_file!r}"
+        header, *rows = csv.reader(self.listed_texts("hierarchy", inputs))
+        for level in self._levels:
+            if header.count(level) != 1:
+                known = ", ".join(map(repr, header))
+                raise InputError(f"{where} must have one column {level!r} (--key), has {known}")
+        if any(len(row) != len(header) for row in rows):
+            raise InputError(f"{where}: a row has not as many cells as the header")
+        places_of = [header.index(level) for level in self._levels]
+        leaves = dict.fromkeys(tuple(row[place] for place in places_of) for row in rows)
+        return dp.Hierarchy(self._levels, [*leaves], self.options.level_shares)
 
     def source(self) -> formats.Source:
         measure = FieldsOfRow(tuple(self._columns), self._numbers, self.options.where)
@@ -118,6 +159,10 @@ class Sentence(TickTask):
         self.keys: list[str] = []
         if options.key is None:
             self.keys = [formats.ALL]
+        elif options.hierarchy_file is not None:
+            with opt.named_as_options(options, names=self.names):
+                self.tree = self._tree_of(places.paths)
+            self.keys = [*map(node_name, self.tree.paths)]
         elif not options.select_keys:
             self.keys = self.listed_texts("keys", places.paths)
         if self.keys:
@@ -133,6 +178,10 @@ class Sentence(TickTask):
             how |= {"key": self.reads, "max_items": most}
             if not self.by_columns:  # there an event is what `Source` reads, without its key
                 how["value"], by = _value_of, _person_of
+        if self.tree is not None:
+            how["key"] = PathOf()
+            if not self.by_columns:
+                how["value"], by = _value_of, _person_of
         people = groups.people(values, by)
         if people is not None and options.per_key is None:  # for what is said of people
             alone = all(isinstance(metric, People) for metric in self.metrics)
@@ -142,7 +191,7 @@ class Sentence(TickTask):
         if until is None and clock.is_endless and options.path != "streaming":
             until = Fraction(now(), 10**6)
         self.views = views_of(options.view, clock)
-        keys: Any = self.keys or groups.selection(values)
+        keys: Any = self.tree or self.keys or groups.selection(values)
         self.count: Any = self._kind(
             self.given,
             self.views,
@@ -259,6 +308,8 @@ class Sentence(TickTask):
         if not self.keys or self.options.key is None:
             return None
         reads = self.reads
+        if self.tree is not None:
+            return Listed("--hierarchy-file", self.tree.texts, lambda key, _: [key])
 
         def keys(key: str, _: formats.Event) -> list[str]:
             return [key] if reads is None else reads((key, None))
@@ -306,7 +357,8 @@ class Sentence(TickTask):
         zones = None if self.alarm is None else self.alarm.zones
         if zones is not None and zones.name in columns.names:
             raise InputError(f"--alarm: a column of the output is called {zones.name!r} already")
-        return TickTable([], TickCells(columns, zones), keys=self.keys)
+        order = (*(columns.key_names[:-1] if self.tree else columns.key_names), "step")
+        return TickTable([], TickCells(columns, zones), order, keys=self.keys)
 
     # What is said
 
@@ -335,6 +387,11 @@ class Sentence(TickTask):
         named = ["metrics and --where name" if options.where else "metrics name"]
         if self._columns or options.where:
             lines.append(report.unchecked(f"texts that {named[0]} are", "their"))
+        if self.tree is not None:
+            shares = self.engine.described["levels"]
+            lines.append(
+                f"note: totals at every level are sums of leaves, to the last digit; {shares}"
+            )
         if options.key is not None and selection is None:
             lines.append(report.unchecked("keys are", "their", self.keys))
         return [*lines, *self._notes_on_times()]
@@ -411,7 +468,7 @@ class Sentence(TickTask):
         if options.zone and "timezone" not in options.given and not numbers:
             lines.append(
                 f"{WARNING}--zone is {options.zone}, and rows' times without an offset are read as "
-                f"UTC: give --timezone {options.zone} if they are local, or --timezone Etc/UTC if not"
+                f"UTC: give --timezone {options.zone} if they are local, else --timezone Etc/UTC"
             )
         given = [options.start, options.stop, options.until]
         if any(isinstance(text, str) and text and times.lacks_offset(text) for text in given):
@@ -530,7 +587,12 @@ class Sentence(TickTask):
     def _largest(self) -> str:
         """How large the errors of all releases of one number so far are; empty for all others."""
         counter, (view, *more) = self.counts_with, self.views
-        if more or not isinstance(view, dp.Clock) or not self.engine.is_number:
+        if (
+            self.tree is not None
+            or more
+            or not isinstance(view, dp.Clock)
+            or not self.engine.is_number
+        ):
             return ""
         releases, keys = many(len(self.keys) * self.steps, "release"), len(self.keys)
         if self.selection is not None:
@@ -550,6 +612,12 @@ class Sentence(TickTask):
     def _halves(self) -> dict[str, tuple[float, float]]:
         """Of each column within what it is 95 % of the time, and its largest standard deviation."""
         found, combined = {}, self.count.combined
+        if self.tree is not None:
+            (column,), nodes = self.count.columns, self.engine.nodes
+            return {
+                f"{column} ({level})": (nodes.half_width(stddev, LEVEL), stddev)
+                for level, stddev in self.engine.level_stddevs.items()
+            }
         for part in self.parts:
             for name, stddev in largest_stddevs(part, combined).items():
                 half = stddev * half_widths(part.engine.counter)
@@ -566,6 +634,8 @@ class Sentence(TickTask):
         }
 
     def _unknown(self) -> list[str]:
+        if self.tree is not None:
+            return []
         known = self.stddevs()
         return [name for name in self.count.columns if name not in known]
 
@@ -579,7 +649,7 @@ class Sentence(TickTask):
                 halves = {name: combined.largest[name][1] for name in part.names}
                 within = ", ".join(f"{name} ± {half:.4g}" for name, half in halves.items())
                 lines += [f"with what the releases say of one another: 95 % within {within}", ""]
-            elif part.engine.is_number:
+            elif part.engine.is_number and self.tree is None:
                 lines += [table(counter), rule_of_thumb(counter), ""]
         return lines
 
@@ -616,6 +686,9 @@ class Sentence(TickTask):
         if self.alarm is not None:
             column = self.alarm.zones
             placed[column.name] = f"1 where an alarm of {column.column} starts, else 0"
+        if self.tree is not None:
+            placed |= dict.fromkeys(self._levels, "the key of that level; empty in totals above it")
+            placed["level"] = 'of which level the total is; "all" of all rows'
         if name in placed:
             return placed[name]
         parts = {
@@ -670,6 +743,9 @@ class Sentence(TickTask):
     def _rows_drawn(self) -> dict[str, list[Any]]:
         """Its releases. Those without a value are left out."""
         columns, name = self.output.columns(), self._drawn
+        if self.tree is not None:
+            paths = zip(*(columns[level] for level in self._levels), strict=True)
+            columns["key"] = [*map(node_name, paths)]
         kept = [row for row, value in enumerate(columns[name]) if value is not None]
         values, lows, highs = ([columns[f"{name}{end}"][row] for row in kept] for end in _ENDS)
         halves = [
@@ -688,7 +764,7 @@ class Sentence(TickTask):
     def picture(self) -> Running:
         options, estimate = self.options, self.estimate()
         columns = self._rows_drawn()
-        by = "" if options.key is None else f" by {options.key}"
+        by = "" if options.key is None else f" by {', '.join(self._levels)}"
         title = f"Private {self._drawn} {every(options.tick)}{by}"
         chosen: dict[str, Any] = {"order": self.keys}
         if self.selection is not None:
@@ -720,11 +796,41 @@ class Sentence(TickTask):
             step = grid.tick_of(element.timestamp.micros)
             for key, event in self.keys_of(element.value):
                 if 0 < step <= last and event.value is not None:
-                    truth.add(key, step, event)
+                    for name in self._names_over(key):
+                        truth.add(name, step, event)
         found: dict[str, list[float]] = {key: [] for key in dict.fromkeys(columns["key"])}
         for key, step in zip(columns["key"], columns["step"], strict=True):
             found[key].append(truth.at(key, step))
         return found
+
+    def _names_over(self, key: str) -> list[str]:
+        """A key, or of a leaf all nodes over it, and itself."""
+        if self.tree is None:
+            return [key]
+        path = json.loads(key)
+        above = [path[:depth] for depth in range(len(path) + 1)] if key in self._texts else []
+        return [node_name(some) for some in above]
+
+    @cached_property
+    def _texts(self) -> frozenset[str]:
+        return frozenset(() if self.tree is None else self.tree.texts)
+
+
+@dataclass(frozen=True)
+class PathOf:
+    """The path of a row whose key is the text of a leaf; it goes to the workers."""
+
+    def __call__(self, element: tuple[str, object]) -> Any:
+        return json.loads(element[0])
+
+
+def node_name(path: Sequence[str]) -> str:
+    """What a node is called where it is drawn: its path as CSV has it; "all" is the root."""
+    path = [text for text in path if text]
+    if not path:
+        return formats.ALL
+    name = csv_line(path)
+    return f'"{name}"' if name == formats.ALL else name
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from beam_dpcount.commands.files import formats
 from beam_dpcount.counters.moments import instant
+from beam_dpcount.counters.nodes import NodesCounter
 from beam_dpcount.lanes import cells
 from beam_dpcount.lanes.cells import BoolArray
 from beam_dpcount.lanes.contents import MISSING, FieldCells
@@ -100,14 +101,17 @@ class TickCells:
 
     def __call__(self, release: Release | TickRelease) -> list[tuple[object, ...]]:
         start, end = instant(self.columns.start(release)), instant(release.timestamp)
-        cells: list[object] = [release.key, release.step, start, end]
+        cells: list[object] = [*self.columns.key(release), release.step, start, end]
         zone = 0
         cells += [release.restart] * self.columns.numbered
         for column, found in self.columns.cells(release):
             scale = found.stddev
             if scale is None and found.low is not None and found.high is not None:
                 scale = (found.high - found.low) / 2
-            cells += [rounded(number, scale) for number in column.numbers(found)]
+            value, *others = column.numbers(found)
+            if self.columns.nodes is None:  # else it has the digits of the leaves, and sums hold
+                value = rounded(value, scale)
+            cells += [value, *(rounded(number, scale) for number in others)]
             if self.alarm is not None and column.name == self.alarm.column:
                 zone = self.alarm.of(release.key, found.value)
         return [(*cells, *([] if self.alarm is None else [zone]))]
@@ -120,14 +124,33 @@ class TickTable(formats.Table):
     @property
     def schema(self) -> list[tuple[str, type]]:
         cells: Any = self.cells
-        placed: dict[str, type] = {"key": str, "step": int, "start": str, "timestamp": str}
-        placed["restart"] = int
+        placed: dict[str, type] = {"step": int, "start": str, "timestamp": str, "restart": int}
+        placed |= dict.fromkeys(cells.columns.key_names, str)
         columns = [(name, placed.get(name, float)) for name in cells.columns.names]
         return [*columns, *([(self.alarm, int)] if self.alarm else [])]
 
     @property
+    def firsts(self) -> Sequence[Sequence[str]]:
+        nodes = self._nodes
+        if nodes is None:
+            return (self.keys,)
+        # A total stands before those that it is of: of a column, the empty text comes first.
+        return [[*dict.fromkeys(texts)] for texts in zip(*nodes.tree.paths, strict=True)]
+
+    @property
+    def _nodes(self) -> NodesCounter | None:
+        return self._columns.nodes
+
+    @property
+    def _columns(self) -> TickColumns:
+        cells: Any = self.cells
+        columns: TickColumns = cells.columns
+        return columns
+
+    @property
     def primary_key(self) -> tuple[str, ...]:
-        return ("key", "timestamp")
+        names = self._columns.key_names
+        return (*(names if self._nodes is None else names[:-1]), "timestamp")
 
     @property
     def times(self) -> tuple[str, ...]:

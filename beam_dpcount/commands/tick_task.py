@@ -16,7 +16,11 @@ class TickTask(Task):
     name = "ticks"
     known = "the keys and the clock, and with them the number and times of the releases."
     people_are_public = False
-    names: ClassVar[Mapping[str, str]] = select.NAMES | {"ticks": "horizon"}
+    names: ClassVar[Mapping[str, str]] = {
+        **select.NAMES,
+        **{"ticks": "horizon", "levels": "key", "leaves": "hierarchy_file"},
+        **{"shares": "level_shares", "what": "metric", "clock": "view", "budget": "epsilon"},
+    }
 
     counts = "ticks sentence several people select truth"
     changes: ClassVar[Changes] = {

@@ -47,6 +47,7 @@ class Change:
 
     relations: ClassVar[tuple[str, ...]] = RELATIONS
     takes_coordinates: ClassVar[bool] = True  # False: other fields say what an event touches
+    laws: ClassVar[frozenset[str]] = frozenset({"laplace", "gaussian"})  # of noise that it takes
     meanings: ClassVar[Mapping[str, str]] = {
         "replace_one": "the content of any one element",
         "add_remove": "whether any one element counts or not",

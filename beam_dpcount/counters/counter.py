@@ -42,6 +42,10 @@ TAKES_GAUSSIAN = (
 )
 ONE_STEP = (Change, TickChange, ItemsChange)  # one event changes one step, or a step of each key
 AGE_OF_ONE = "is for one event that changes one step, but neighbours differ by {}"
+TAKES_OTHER = (
+    "{mechanism} takes Laplace noise, and all levels of a tree take Gaussian noise: leave "
+    "mechanism out, or give SmoothBinary"
+)
 TAKES_LAPLACE = (
     "{mechanism} takes Laplace noise, which {budget!r} does not calibrate: give PureDP(epsilon) or "
     "ApproxDP(epsilon, delta)"
@@ -503,7 +507,10 @@ def _(
         problem = "times the largest value exceeds 2^62 lattice units"
         raise ParameterError("horizon", problem, "choose a larger unit")
     l1, l2_squared = change.norms(mechanism, unit, dimension)
-    laws = noise_laws(budget, l1, l2_squared, mechanism.laws)
+    allowed = mechanism.laws & change.laws
+    if not allowed:
+        raise UnsupportedBudgetError(TAKES_OTHER.format(mechanism=mechanism.name))
+    laws = noise_laws(budget, l1, l2_squared, allowed)
     if not laws:
         problem = TAKES_GAUSSIAN if isinstance(budget, PureDP) else TAKES_LAPLACE
         raise UnsupportedBudgetError(problem.format(mechanism=mechanism.name, budget=budget))

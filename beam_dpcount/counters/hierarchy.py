@@ -10,6 +10,7 @@ through consistency (2010), here for levels of any variances and nodes with any 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ GROWTH = 1.25  # of the variance of leaves, at most, beside the whole budget at 
 FINEST = 1 << 10  # the largest weight of a level, by which its sums are multiplied
 _ROUNDING = 1e-3  # of a node's variance may come from the rounding of leaves, at most
 _HALVINGS = 60
+_LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Hierarchy:
       >>> tree = Hierarchy(["region", "city"], [("north", "oslo"), ("south", "rome")])
       >>> tree.paths
       (('', ''), ('north', ''), ('south', ''), ('north', 'oslo'), ('south', 'rome'))
-      >>> [tree.level_of(node) for node in range(5)]
+      >>> [tree.level_of(path) for path in tree.paths]
       ['all', 'region', 'region', 'city', 'city']
     """
 
@@ -66,8 +68,8 @@ class Hierarchy:
 
     def _leaves(self) -> tuple[tuple[str, ...], ...]:
         example = 'give e.g. {leaves=}[("north", "oslo"), ("south", "rome")]'
-        if isinstance(self.leaves, str | bytes | Mapping):
-            raise ParameterError("leaves", "must be a list of paths", example)
+        if isinstance(self.leaves, str | bytes | Mapping) or not isinstance(self.leaves, Iterable):
+            raise ParameterError("leaves", f"must be a list of paths, got {self.leaves!r}", example)
         leaves, depth = list[tuple[str, ...]](), len(self.levels)
         for given in self.leaves:
             if isinstance(given, str | bytes) or not isinstance(given, Sequence):
@@ -84,11 +86,18 @@ class Hierarchy:
 
     def _check_shares(self, given: Sequence[float]) -> tuple[float, ...]:
         remedy = "give one a level from the root on, the leaves' above 0, or leave {shares} out"
-        numbers = tuple(map(float, given))
-        fine = len(numbers) == self.depth and all(math.isfinite(x) and x >= 0 for x in numbers)
-        if not fine or not numbers[-1]:
+        is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+        numbers = [x for x in given if isinstance(x, int | float)] if is_list else []
+        fine = is_list and len(numbers) == len(given) == self.depth
+        fine = fine and not any(isinstance(x, bool) for x in numbers)
+        if not fine or not all(math.isfinite(x) and x >= 0 for x in numbers) or not numbers[-1]:
             raise ParameterError("shares", f"must be {self.depth} numbers, got {given!r}", remedy)
         return tuple(x / math.fsum(numbers) for x in numbers)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """A text of each leaf, no two of them equal."""
+        return tuple(map(text_of_path, self.leaves))
 
     @property
     def depth(self) -> int:
@@ -133,10 +142,9 @@ class Hierarchy:
         """The place of the first node of each level among all, and how many there are."""
         return tuple(np.cumsum([0, *self.sizes]).tolist())
 
-    def level_of(self, node: int) -> str:
+    def level_of(self, path: Sequence[str]) -> str:
         """The name of a node's level."""
-        at = int(np.searchsorted(self.starts, node, side="right")) - 1
-        return (ROOT, *self.levels)[at]
+        return (ROOT, *self.levels)[sum(map(bool, path))]
 
     def sums(self, leaves: IntArray, at: int) -> IntArray:
         """The whole numbers of a level, given those of the leaves, shape (ticks, leaves)."""
@@ -262,8 +270,13 @@ class Consistent:
         return np.asarray(np.sqrt(squares), dtype=np.float64)
 
     def release(self, noisy: FloatArray, digits: int) -> IntArray:
-        """What is released of all nodes, in units of the last digit; shape (ticks, nodes)."""
-        whole = np.rint(self.leaves(noisy) * 10.0**digits).astype(np.int64)
+        """What is released of all nodes, in units of the last digit; shape (ticks, nodes).
+
+        A leaf that 64 bits would not hold with all others is clipped.
+        """
+        most = float(_LARGEST // self.tree.sizes[-1])  # so that 64 bits hold the root, too
+        units = np.clip(np.rint(self.leaves(noisy) * 10.0**digits), -most, most)
+        whole = units.astype(np.int64)
         return self.tree.all_sums(whole)
 
 
@@ -282,6 +295,11 @@ def _weights(shares: Sequence[float], norms: Sequence[float]) -> tuple[int, ...]
     # Rounded down above, so that leaves get what the others leave.
     above = [max(int(ratio > 0), math.floor(ratio * fine)) for ratio in ratios[:-1]]
     return (*above, max(1, math.ceil(ratios[-1] * fine)))
+
+
+def text_of_path(path: Sequence[str]) -> str:
+    """The path of a leaf as one text, as which events travel."""
+    return json.dumps([*path], ensure_ascii=False)
 
 
 def _check_levels(given: Sequence[str]) -> tuple[str, ...]:

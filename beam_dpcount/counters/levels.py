@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from math import isqrt
-from typing import Any
+from typing import Any, ClassVar
 
 from beam_dpcount.counters.change import Norms, Spread, TickChange, spread_norms
 from beam_dpcount.counters.hierarchy import Hierarchy
@@ -24,6 +24,9 @@ class _Levels:
 
     weights: tuple[int, ...]
     most: int
+
+    # Under Laplace noise the L1 norms of levels add up, and what parents gain the leaves pay twice.
+    laws: ClassVar[frozenset[str]] = frozenset({"gaussian"})
 
     def magnitude(self, unit: float) -> int:
         """What an event adds to the sum of a level, as a mean over the levels."""
@@ -121,6 +124,14 @@ def bounds_of(tree: Hierarchy, change: UserChange, windows: int = 1) -> tuple[tu
         leaves = min(int(beneath.max()), change.keys)
         found.append((min(change.keys, size * windows), min(total, leaves * change.per_key)))
     return tuple(found)
+
+
+def norms_of_levels(
+    change: UserChange, bounds: tuple[tuple[int, int], ...], mechanism: Mechanism, unit: float
+) -> list[float]:
+    """Squared L2 norms of what a person changes at each level, unweighted."""
+    reaches = (one.reach(mechanism, unit) for one in levels_of(change, bounds))
+    return [float(reach.l2_squared) for reach in reaches]
 
 
 def levels_of(change: UserChange, bounds: tuple[tuple[int, int], ...]) -> list[UserChange]:

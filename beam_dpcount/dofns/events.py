@@ -18,9 +18,11 @@ from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import Timestamp
 
 from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.hierarchy import text_of_path
 from beam_dpcount.counters.views import CombinedColumns
 from beam_dpcount.dofns.intake import has_str_key, is_pair
 from beam_dpcount.dofns.releases import Release, TickRelease
+from beam_dpcount.dofns.rows import TO_PAIRS, RowElementError, is_row
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.reading import UNREADABLE, read, text_of
 from beam_dpcount.states.all_vectors import Reading
@@ -51,6 +53,7 @@ class EventReader:
       most: under how many keys one event counts, where `key` reads a collection of them; None: it
         reads one.
       listed: of more distinct ones the first in this order, and no others; None: as they come.
+      depth: a key is a path of so many texts, in a tree; None: one text.
     """
 
     key: Callable[[Any], Any] | None = None
@@ -58,15 +61,38 @@ class EventReader:
     time: Callable[[Any], int] | None = None
     most: int | None = None
     listed: tuple[str, ...] | None = None
+    depth: int | None = None
 
     def pairs(self, event: Any) -> list[tuple[str, Any]]:
         """(key, payload) under each key of an event."""
         if self.total is not None:
             return [(self.total, event[1] if is_pair(event) else event)]
+        if self.depth is not None:
+            return self._of_leaf(event)
         if self.key is None:
             return [(str.__str__(event[0]), event[1])] if has_str_key(event) else []
         keys = read(self._keys, event)
         return [] if keys is UNREADABLE else [(key, event) for key in keys]
+
+    def _of_leaf(self, event: Any) -> list[tuple[str, Any]]:
+        if self.key is not None:
+            leaf, payload = read(self._leaf, self.key, event), event
+        elif is_pair(event):
+            leaf, payload = read(self._leaf, itemgetter(0), event), event[1]
+        elif is_row(event):
+            raise RowElementError(TO_PAIRS)
+        else:
+            return []
+        return [(leaf, payload)] if isinstance(leaf, str) else []
+
+    def _leaf(self, key: Callable[[Any], Any], event: Any) -> str | None:
+        """The text of a leaf; None if the event's key is not a path."""
+        content = key(event)
+        kind = type(content)
+        if not issubclass(kind, tuple | list) or len(content) != self.depth:
+            return None
+        path = [text_of(part) for part in content]
+        return None if None in path else text_of_path([part or "" for part in path])
 
     def _keys(self, event: Any) -> list[str]:
         content = self.key(event) if self.key is not None else None

@@ -44,6 +44,42 @@ class Release(NamedTuple):
         return {self.name: self.stddev}
 
 
+class NodeRelease(NamedTuple):
+    """One private count of a node of a Hierarchy: as Release, but for path and level.
+
+    At each step the value of a node is exactly the sum of those of its children, as decimals with
+    the digits of the leaves.
+
+    Fields:
+      path: a text a level, from the top; empty below the node.
+      level: the name of the node's level; "all" for the root.
+    """
+
+    path: Sequence[str]
+    level: str
+    step: int
+    timestamp: int
+    value: float
+    stddev: float
+    name: str = "count"
+    restart: Optional[int] = None  # noqa: UP045  (a row schema on Python 3.10)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The path as a key."""
+        return tuple(self.path)
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The value by its column, as a TickRelease has it."""
+        return {self.name: self.value}
+
+    @property
+    def stddevs(self) -> dict[str, float]:
+        """The standard deviation by its column."""
+        return {self.name: self.stddev}
+
+
 class VectorRelease(NamedTuple):
     """One private count of every item of a public domain: as Release, but for two fields.
 
@@ -145,5 +181,5 @@ class Rejected(NamedTuple):
         return f"Rejected(key={self.key!r}, timestamp={self.timestamp}, reason={self.reason!r})"
 
 
-for _row in (Release, VectorRelease, TickRelease, TopRelease, Rejected):
+for _row in (Release, NodeRelease, VectorRelease, TickRelease, TopRelease, Rejected):
     registry.register_coder(_row, RowCoder)

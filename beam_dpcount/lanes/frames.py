@@ -15,6 +15,7 @@ from beam_dpcount.checks import ParameterError
 from beam_dpcount.lanes import cells
 from beam_dpcount.lanes.contents import Contents, FieldCells
 from beam_dpcount.lanes.ticks import Columns
+from beam_dpcount.lanes.trees import texts_of_paths
 from beam_dpcount.reading import UNREADABLE, read, text_of
 
 PROBLEM = "cannot be read as columns of Arrow"
@@ -37,13 +38,14 @@ class Frame:
 
     Args:
       table: a pandas, Polars, DuckDB or Arrow table, or a reader of record batches, read once.
-      key, time, user: the columns of the key, the time and the person; None where there is none.
+      key: the column of the key, or of paths in a tree a column a level; None: there is none.
+      time, user: the columns of the time and the person; None where there is none.
       fields: the columns that metrics read.
       times: how times are read.
     """
 
     table: object
-    key: str | None
+    key: str | tuple[str, ...] | None
     time: str
     user: str | None
     fields: Sequence[str]
@@ -56,8 +58,9 @@ class Frame:
           ParameterError: there is no such column, times are local ones of an unknown zone, or the
             table broke off.
         """
-        read_by = {"key": self.key, "time": self.time, "user": self.user}
-        names = [(parameter, name) for parameter, name in read_by.items() if name is not None]
+        keys = self.key if isinstance(self.key, tuple) else (self.key,)
+        read_by = [*(("key", name) for name in keys), ("time", self.time), ("user", self.user)]
+        names = [(parameter, name) for parameter, name in read_by if name is not None]
         names += [("what", name) for name in self.fields]
         source: _Source = _Pandas(self.table) if _is_pandas(self.table) else _Arrow(self.table)
         for parameter, name in names:
@@ -92,7 +95,11 @@ class Frame:
     def _of(self, batch: Batch, contents: Sequence[Contents]) -> Columns:
         batch = {name: _plain(column) for name, column in batch.items()}
         micros, known = self.times.micros(batch[self.time])
-        keys = None if self.key is None else cells.texts(batch[self.key], _id_of)
+        keys = None
+        if isinstance(self.key, tuple):
+            keys = texts_of_paths([cells.texts(batch[name], _id_of) for name in self.key])
+        elif self.key is not None:
+            keys = cells.texts(batch[self.key], _id_of)
         people = None if self.user is None else cells.texts(batch[self.user], _id_of)
         fields = {}
         for name in self.fields:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.counters.hierarchy import Hierarchy
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.views import CombinedColumns
 from beam_dpcount.lanes.contents import Contents, contents_of
@@ -20,7 +21,9 @@ from beam_dpcount.lanes.keys import KeysLane
 from beam_dpcount.lanes.resumed import ResumedLane
 from beam_dpcount.lanes.spill import MEMORY
 from beam_dpcount.lanes.ticks import Columns, ListedLane, Row, Series, TickLane
+from beam_dpcount.lanes.trees import TreeLane
 from beam_dpcount.plans.sentence import Part, TickCountPlan
+from beam_dpcount.plans.trees import TickTreesPlan
 from beam_dpcount.states.all_vectors import AggregatePlan, Reading, TickRow
 from beam_dpcount.states.codecs import OTHER_COUNTER
 from beam_dpcount.states.count_state import CountState, PartState
@@ -76,7 +79,7 @@ class PartsLane:
             if state is not None:
                 lanes.append(ResumedLane(*how, of_part))
                 continue
-            lanes.append((ListedLane if part.engine.selection is None else KeysLane)(*how))
+            lanes.append(_kind_of(part)(*how))
         self.contents = [*known.values()]
         self._lanes = [
             (part, lane, [*known].index(part.metrics))
@@ -162,8 +165,21 @@ class PartsLane:
         return TickRow(key, step, start, end, number, names, *in_order)
 
 
+def _kind_of(part: Part) -> type[TickLane]:
+    """What counts the columns of a part."""
+    if isinstance(part.engine, TickTreesPlan):
+        return TreeLane
+    return ListedLane if part.engine.selection is None else KeysLane
+
+
 def _check_goes_on(count: TickCountPlan) -> None:
     """Refuse what a count does not remember from one run to the next."""
+    if isinstance(count.keys, Hierarchy):
+        raise ParameterError(
+            "keys",
+            "are a tree, and a count that goes on later knows listed keys only",
+            "list the leaves as {keys}, or count all ticks in one run",
+        )
     if isinstance(count.keys, SelectKeys):
         raise ParameterError(
             "keys",

@@ -44,14 +44,14 @@ class Series(NamedTuple):
     """The releases of one key in one count of the clock.
 
     Fields:
-      key: whose they are.
+      key: whose they are; of a node of a tree its path.
       steps, ends: the ticks, over the whole clock, and when they end, in microseconds.
       values: of each a number, or a vector of sums.
       stddevs: of each.
       restart: the number of the count, if releases show it.
     """
 
-    key: str
+    key: Any
     steps: range
     ends: list[int]
     values: Any
@@ -65,9 +65,12 @@ class Series(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is released of one number at a tick: as a Release, without Beam's coder."""
+    """What is released of one number at a tick: as a Release, without Beam's coder.
 
-    key: str
+    The key is a text, or of a node of a tree its path.
+    """
+
+    key: Any
     step: int
     timestamp: int
     value: float

@@ -20,6 +20,7 @@ from beam_dpcount.counters.alarms import (
     ticks_unseen,
     zone_of,
 )
+from beam_dpcount.counters.hierarchy import Hierarchy
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.summed_views import SummedViews
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
@@ -70,6 +71,9 @@ class AlarmPlan(Plan):
     def _watched_part(self) -> Part:
         """The part of the count that releases the column."""
         count, column = self._count, self.column
+        if isinstance(count.keys, Hierarchy):
+            problem = "are a tree, whose levels are computed from all releases: no tail is exact"
+            raise ParameterError("keys", problem, "watch a TickCount of listed {keys}")
         if isinstance(count.keys, SelectKeys):
             raise ValueError(
                 "keys that SelectKeys shows were chosen for high noise, so that no promise about "

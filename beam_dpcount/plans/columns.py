@@ -13,14 +13,16 @@ from beam_dpcount.counters.clock import Restart
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.errors import half_width
 from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.hierarchy import Hierarchy
+from beam_dpcount.counters.nodes import NodesCounter
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.plans.sentence import TickCountPlan
 from beam_dpcount.statistics.metrics.base import Errors, Metric
 
 if TYPE_CHECKING:
-    from beam_dpcount.dofns.releases import Release, TickRelease
+    from beam_dpcount.dofns.releases import NodeRelease, Release, TickRelease
 
-PLACED = ("key", "step", "start", "timestamp")
+PLACED = ("step", "start", "timestamp")  # behind the key
 LEVEL = 0.95
 Number = float | None
 
@@ -66,6 +68,7 @@ class TickColumns:
       numbered: whether a count starts anew, so that there is a column `restart`.
       counter: of releases that are one number each, and bring no intervals; None: they bring them.
       level: of these intervals.
+      nodes: what counts the nodes of a tree, where keys are one; else None.
     """
 
     clock: Grid
@@ -73,24 +76,41 @@ class TickColumns:
     numbered: bool
     counter: Counter | None
     level: float = LEVEL
+    nodes: NodesCounter | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """All columns. Those of a place come first."""
         some = (name for column in self.columns for name in column.names)
-        return (*PLACED, *(["restart"] * self.numbered), *some)
+        return (*self.key_names, *PLACED, *(["restart"] * self.numbered), *some)
 
-    def start(self, release: Release | TickRelease) -> int:
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The columns of the key: of a tree one a level, and `level`."""
+        return ("key",) if self.nodes is None else (*self.nodes.tree.levels, "level")
+
+    def key(self, release: Release | TickRelease | NodeRelease) -> tuple[str, ...]:
+        """What stands in them."""
+        if self.nodes is None:
+            return (str(release.key),)
+        return (*release.key, self.nodes.tree.level_of(release.key))
+
+    def start(self, release: Release | TickRelease | NodeRelease) -> int:
         """When the tick of a release begins, in microseconds."""
         return self.clock.borders(release.step, 1)[0]
 
-    def cells(self, release: Release | TickRelease) -> Iterator[tuple[TickColumn, Cells]]:
+    def cells(
+        self, release: Release | TickRelease | NodeRelease
+    ) -> Iterator[tuple[TickColumn, Cells]]:
         """What a release says, by column."""
         if self.counter is not None:
             # Not by its class: workers may decode it as one of their own.
             one = cast("Release", release)
             # Within its count: one that starts anew has the errors of its first ticks again.
-            half = _half_width(self.counter, self.clock.count_of(one.step)[1], self.level)
+            if self.nodes is None:
+                half = _half_width(self.counter, self.clock.count_of(one.step)[1], self.level)
+            else:
+                half = self.nodes.half_width(one.stddev, self.level)
             ends = one.value - half, one.value + half
             yield self.columns[0], Cells(one.value, one.stddev, *ends)
             return
@@ -108,7 +128,8 @@ def columns_of(count: TickCountPlan) -> TickColumns:
     engine = count._parts[0].engine
     counter = engine.counter if count.engine is not None and engine.is_number else None
     clock = engine._restarts or engine.clock
-    return TickColumns(clock, columns, numbered, counter, count.confidence)
+    nodes = engine.nodes if isinstance(count.keys, Hierarchy) else None
+    return TickColumns(clock, columns, numbered, counter, count.confidence, nodes)
 
 
 def is_public(metric: Metric) -> bool:

@@ -14,6 +14,7 @@ from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_callable, check_choice, check_whole
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart, now
 from beam_dpcount.counters.grid import Grid
+from beam_dpcount.counters.hierarchy import Hierarchy
 from beam_dpcount.counters.people import Users, check_users
 from beam_dpcount.counters.periods import Periods, periods_of
 from beam_dpcount.counters.selection import Selection, SelectKeys
@@ -32,6 +33,7 @@ from beam_dpcount.plans.described import ENDLESS, Plan, configured
 from beam_dpcount.plans.inside import Inside
 from beam_dpcount.plans.losses import epsilon_of, together_anywhere
 from beam_dpcount.plans.ticks import NEEDS_EVENTS, TickNumbersPlan, View
+from beam_dpcount.plans.trees import TickTreesPlan
 from beam_dpcount.plans.values import FieldsOf, NumberOf, Ones
 from beam_dpcount.plans.vectors import TickVectorsPlan
 from beam_dpcount.statistics.metrics import Count, Metric, People, Sum
@@ -51,8 +53,8 @@ _PERCENTS: tuple[dict[str | None, tuple[int, ...]], ...] = (
 )
 _PREFERABLE: dict[str, Any] = {"so-far": Clock, "each": Each, "last": Last}
 _KEYS = (
-    "give keys=[...] with the public keys, keys=dp.SelectKeys() if they are private, or "
-    "keys=dp.TOTAL for one total"
+    "give keys=[...] with the public keys, keys=dp.SelectKeys() if they are private, "
+    "keys=dp.TOTAL for one total, or keys=dp.Hierarchy(...) for totals at every level"
 )
 
 
@@ -89,7 +91,7 @@ class TickCountPlan(Plan):
     clock: Clock | Each | Last | Restart | Sequence[Any]
     what: Metric | Sequence[Metric] = Count()
     _: KW_ONLY
-    keys: Sequence[str] | SelectKeys | Total | None = None
+    keys: Sequence[str] | SelectKeys | Total | Hierarchy | None = None
     users: Users | None = None
     mechanism: Mechanism | type[Mechanism] | str | None = None
     relation: str = "add_remove"
@@ -102,7 +104,7 @@ class TickCountPlan(Plan):
     confidence: float = 0.95
     prefer: str | None = None
     value: Callable[[Any], Any] | None = None
-    key: str | Callable[[Any], Any] | None = None
+    key: str | Sequence[str] | Callable[[Any], Any] | None = None
     max_items: int | None = None
     time: str | Callable[[Any], Any] | None = None
     path: str = "auto"
@@ -113,6 +115,7 @@ class TickCountPlan(Plan):
 
     _numbers_kind: ClassVar[Any] = TickNumbersPlan  # the engine of one number
     _vectors_kind: ClassVar[Any] = TickVectorsPlan  # that of several
+    _trees_kind: ClassVar[Any] = TickTreesPlan  # that of one number a node of a tree
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -131,6 +134,8 @@ class TickCountPlan(Plan):
         self._check_prefer()
         names = [self._named(view, metric) for view in self._views for metric in self._metrics]
         self.columns = _check_columns([name for some in names for name in some])
+        if isinstance(self.keys, Hierarchy):
+            _check_levels(self.keys.levels, self.columns)
         self._fix()
 
     def default_label(self) -> str:
@@ -147,10 +152,14 @@ class TickCountPlan(Plan):
             for name, plain in (("key", None), ("other", None), ("on_unknown", "drop")):
                 if getattr(self, name) != plain:
                     raise ValueError(f"{name} is for events of several keys: leave it out of TOTAL")
+        if isinstance(self.keys, Hierarchy):
+            self._check_tree(self.keys)
         if self.max_items is not None:
             self._check_items()
         for name in ("key", "time"):
             given = getattr(self, name)
+            if name == "key" and isinstance(self.keys, Hierarchy) and isinstance(given, tuple):
+                continue
             if given is not None and not callable(given) and not (isinstance(given, str) and given):
                 raise TypeError(
                     f"{name} must be the name of a field or a function of the event, got {given!r}:"
@@ -158,6 +167,25 @@ class TickCountPlan(Plan):
                 )
         if self.time is not None and self.path == "streaming":
             raise ValueError(TIMES_OF_STREAMS)
+
+    def _check_tree(self, tree: Hierarchy) -> None:
+        """Refuse what is not known of a tree of keys; the fields of the key become a tuple."""
+        for name, plain in (("other", None), ("max_items", None), ("on_unknown", "drop")):
+            if getattr(self, name) != plain:
+                raise ParameterError(name, *ONE_LEAF)
+        if len(self._metrics) > 1 or not isinstance(self._metrics[0], Count | Sum):
+            raise ParameterError("what", *ONE_SUM)
+        if len(self._views) > 1:
+            raise ParameterError("clock", *ONE_VIEW)
+        if isinstance(self.key, str | list | tuple):
+            names = [self.key] if isinstance(self.key, str) else [*self.key]
+            if len(names) != len(tree.levels) or not all(isinstance(n, str) and n for n in names):
+                raise ParameterError(
+                    "key",
+                    f"must name a field for each of {', '.join(tree.levels)}, got {self.key!r}",
+                    f"give e.g. {{key=}}{[*tree.levels]!r}",
+                )
+            self.key = tuple(names)
 
     def _check_items(self) -> None:
         check_whole("max_items", self.max_items)
@@ -265,6 +293,8 @@ class TickCountPlan(Plan):
 
     @property
     def _key_texts(self) -> Any:
+        if isinstance(self.keys, Hierarchy):
+            return self.keys.texts
         return (ALL,) if isinstance(self.keys, Total) else self.keys
 
     def _named(self, view: View, metric: Metric) -> tuple[str, ...]:
@@ -484,6 +514,8 @@ class TickCountPlan(Plan):
             return self._active(options, active)
         if isinstance(metric, People) and users is not None:
             options["users"] = replace(users, per_key=1)
+        if isinstance(self.keys, Hierarchy):
+            return self._trees_kind(**options, tree=self.keys)
         return self._numbers_kind(**options)
 
     def _active_ticks(self, view: View) -> int | None:
@@ -633,6 +665,19 @@ class TickCountPlan(Plan):
         raise NotImplementedError
 
 
+ONE_SUM = (
+    "is one Count or Sum where all levels of a tree are released: people, means and quantiles of a "
+    "region do not follow from those of its cities",
+    "give each metric a TickCount of its own, with shares of a Ledger, and People keys=[...]",
+)
+ONE_VIEW = (
+    "is one view where all levels of a tree are released",
+    "give each view a TickCount of its own, with shares of a Ledger",
+)
+ONE_LEAF = (
+    "is for listed keys, and an event of a tree counts in one of its leaves",
+    "leave it out: other events do not count",
+)
 ON_LATTICE = ", on the lattice that several metrics share"
 ONE_KEY = (
     "is for events whose key is a collection",
@@ -718,6 +763,14 @@ def _check_columns(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _check_levels(levels: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse levels of a tree whose columns would have the names of others."""
+    taken = {f"{name}{end}" for name in columns for end in ("", "_stddev", "_low", "_high")}
+    if found := sorted(taken.intersection(levels)):
+        problem = f"has {found[0]!r}, which is a column of the count"
+        raise ParameterError("levels", problem, "give the metric another name=...")
+
+
 def counts_people(metrics: Sequence[Metric]) -> bool:
     return any(isinstance(metric, People) for metric in metrics)
 
@@ -750,6 +803,8 @@ def largest_stddevs(part: Part, combined: CombinedColumns | None) -> dict[str, f
     engine = part.engine
     if combined is not None and part.names[0] in combined.names:
         return {name: combined.largest[name][0] for name in part.names}
+    if isinstance(engine, TickTreesPlan):
+        return {part.names[0]: max(engine.level_stddevs.values())}
     if engine.is_number:
         return {part.names[0]: math.sqrt(engine.counter.max_variance())}
     columns = zip(part.names, engine.expected((), None).columns, strict=False)

@@ -14,7 +14,7 @@ from apache_beam.pvalue import PCollection
 
 from beam_dpcount.arguments import groups
 from beam_dpcount.arguments.argument import Argument
-from beam_dpcount.arguments.kinds import IDS, KEYS, NUMBERS, TIMES
+from beam_dpcount.arguments.kinds import IDS, KEYS, NUMBERS, PATHS, TIMES
 from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.arguments.table import Changes, applying
 from beam_dpcount.counters.people import Users
@@ -31,6 +31,7 @@ REQUIRED: Mapping[str, Any] = {"required": True}
 # What columns hold, by the kind of the argument that names them: types, and the same in words.
 _HOLD = {
     KEYS: (fields.KEYS, "texts or whole numbers"),
+    PATHS: (fields.KEYS, "texts or whole numbers"),
     NUMBERS: (fields.NUMBERS, "numbers"),
     TIMES: (fields.TIMES, "times, texts or numbers"),
     IDS: (fields.ANY, "ids"),
@@ -99,8 +100,12 @@ class Rows(beam.PTransform[Any, Any]):
         self._fields += self.more_fields()
         time_of = TimeOf(values["timestamp_format"], values["timezone"])
         content = self.content(values)
-        where = values["key"], content, values["timestamp"]
+        where = self.key(values), content, values["timestamp"]
         self._read, self._write = ReadRow(*where, time_of, drops=self.drops), self.write()
+
+    def key(self, values: Values) -> Any:
+        """The field of the key, or the fields of a path."""
+        return values["key"]
 
     @property
     def counter(self) -> Any:
@@ -169,7 +174,7 @@ def entropy_of(kind: type[Rows], values: Values, what: object = None) -> Any:
 
     `what` is counted, if fields do not say it all.
     """
-    read = {one.name: name for one, name in groups.columns(kind.arguments, values)}
+    read = {one.name: values[one.name] for one, _ in groups.columns(kind.arguments, values)}
     read["timestamp_format"] = values["timestamp_format"]
     if values["timestamp"] is not None:
         read["timezone"] = values["timezone"]

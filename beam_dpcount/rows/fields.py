@@ -170,7 +170,8 @@ class ReadRow(VersionedDoFn):
     """From a row to its key and what is counted of it, at its time.
 
     Args:
-      key: the field of the key; None: all rows have the one of a total.
+      key: the field of the key, or the fields of a path, which is then a tuple; None: all rows have
+        the one of a total.
       payload: what is counted, as a function of the row.
       timestamp: the field of the time; None: the row has one already.
       time_of: reads it.
@@ -180,7 +181,7 @@ class ReadRow(VersionedDoFn):
 
     def __init__(
         self,
-        key: str | None,
+        key: str | tuple[str, ...] | None,
         payload: Callable[[Any], Any],
         timestamp: str | None,
         time_of: TimeOf,
@@ -189,15 +190,18 @@ class ReadRow(VersionedDoFn):
         self._key, self._payload, self._timestamp = key, payload, timestamp
         self._time_of, self._drops = time_of, drops
 
-    def read(self, row: Any) -> tuple[str, Any, int | None]:
+    def read(self, row: Any) -> tuple[Any, Any, int | None]:
         """The key, what is counted, and the time in microseconds; None: the row has one already.
 
         Raises:
           ValueError: there is no key or no time. The message shows nothing of the row.
         """
-        key = ALL if self._key is None else text(cell(row, self._key))
-        if key is None:
-            raise ValueError(f"key, field {self._key!r}: {_NO_KEY}")
+        names = self._key if isinstance(self._key, tuple) else (self._key,)
+        texts = [ALL if name is None else text(cell(row, name)) for name in names]
+        for name, found in zip(names, texts, strict=True):
+            if found is None:
+                raise ValueError(f"key, field {name!r}: {_NO_KEY}")
+        key = tuple(texts) if isinstance(self._key, tuple) else texts[0]
         payload = self._payload(row)
         if self._timestamp is None:
             return key, payload, None

@@ -14,6 +14,7 @@ from beam_dpcount.arguments import groups
 from beam_dpcount.arguments.metrics import metrics_of, needs_end, views_of
 from beam_dpcount.arguments.table import Changes
 from beam_dpcount.checks import ParameterError
+from beam_dpcount.counters.hierarchy import Hierarchy
 from beam_dpcount.counters.total import TOTAL
 from beam_dpcount.dofns.versions import VersionedDoFn
 from beam_dpcount.plans.alarms import AlarmPlan
@@ -33,12 +34,12 @@ _SAME = (
 class TickCountRows(Rows):
     """`TickCount` of rows: private numbers by key, at every tick of a public clock.
 
-    PCollection of rows with a schema -> PCollection of rows, one for each key at every tick: key,
-    step, start and timestamp (the end) of the tick in microseconds since the epoch (UTC), restart
-    if a view restarts, and of each metric in each view its value, <column>_stddev if that is
-    public, and <column>_low and <column>_high, the ends of its interval. A value is null where
-    nothing can be said of so few rows. With `alarm` the last field is <column>_alarm. In columns of
-    items "_" stands for whatever is not a letter or digit.
+    PCollection of rows with a schema -> PCollection of rows, one for each key at every tick: key
+    (of a tree its levels, and level), step, start and timestamp (the end) of the tick in
+    microseconds since the epoch (UTC), restart if a view restarts, and of each metric in each view
+    its value, <column>_stddev if that is public, and <column>_low and <column>_high, the ends of
+    its interval. A value is null where nothing can be said of so few rows. With `alarm` the last
+    field is <column>_alarm. In columns of items "_" stands for whatever is not a letter or digit.
 
     Guarantee: that of TickCount: that a row is there is protected, with all that it says.
 
@@ -90,6 +91,9 @@ class TickCountRows(Rows):
         self._alarm = _alarm_of(count, values["alarm"])
         return count
 
+    def key(self, values: Values) -> Any:
+        return values["key"] if values["hierarchy"] is None else _levels(values)
+
     def follow(self, releases: PCollection[Any]) -> PCollection[Any]:
         if self._alarm is None:
             return releases
@@ -125,8 +129,8 @@ class TickCountRows(Rows):
         return ToTickRow(self._columns, names, self._alarm is not None)
 
     def row_type(self) -> Any:
-        placed: dict[str, Any] = {"key": str, "step": int, "start": int, "timestamp": int}
-        placed["restart"] = _WHOLE
+        placed: dict[str, Any] = {"step": int, "start": int, "timestamp": int, "restart": _WHOLE}
+        placed |= dict.fromkeys(fields_of(self._columns.key_names), str)
         names = self._names()
         if self._alarm is not None:
             placed[names[-1]] = bool
@@ -151,6 +155,13 @@ def _alarm_of(count: TickCount, given: Any) -> AlarmPlan | None:
 
 def _keys(values: Values) -> Any:
     """The keys; without a column of keys, the total."""
+    groups.check_tree(values, "hierarchy")
+    if values["hierarchy"] is not None:
+        try:
+            return Hierarchy(_levels(values), values["hierarchy"], values["level_shares"])
+        except ParameterError as error:
+            name = _OF_TREE.get(error.name, error.name)
+            raise ParameterError(name, error.problem) from None
     if values["key"] is not None:
         return keys_of(values)
     for name in ("keys", "select_keys"):
@@ -158,6 +169,15 @@ def _keys(values: Values) -> Any:
             raise groups.refusal(name, f"{{{name}}} needs {{key}}, which has the keys")
     groups.check_select(values)
     return TOTAL
+
+
+def _levels(values: Values) -> tuple[str, ...]:
+    """The fields of a path."""
+    key: str | tuple[str, ...] = values["key"]
+    return (key,) if isinstance(key, str) else key
+
+
+_OF_TREE = {"levels": "key", "leaves": "hierarchy", "shares": "level_shares"}
 
 
 def fields_of(columns: Iterable[str]) -> tuple[str, ...]:
@@ -178,7 +198,7 @@ class ToTickRow(VersionedDoFn):
     def process(self, element: Any) -> Iterator[Any]:
         release, starts = element if self._marked else (element, False)
         start = self._columns.start(release)
-        cells = [release.key, release.step, start, release.timestamp]
+        cells = [*self._columns.key(release), release.step, start, release.timestamp]
         cells += [release.restart] * self._columns.numbered
         for column, found in self._columns.cells(release):
             cells += column.numbers(found)

@@ -159,15 +159,18 @@ def tick_codec(
     digest_size: int = 0,
     shard: int = 0,
     shards: int = 1,
+    together: bool = False,
 ) -> StateCodec:
     """For the counters of a shard's keys at a clock; the memory is the pending sums.
+
+    With `together`, all keys have one counter, and one digest.
 
     Each cell knows the whole list of public keys, in their order, and over how many shards they are
     spread: the clock of a key that is added to a running stream would never start, and one that is
     left out would go on.
     """
     parts = [(clock.fingerprint, OTHER_CLOCK), (ascii((shard, shards, *keys)), OTHER_KEYS)]
-    return StateCodec(counter, digest_size, parts, len(keys[shard::shards]))
+    return StateCodec(counter, digest_size, parts, 1 if together else len(keys[shard::shards]))
 
 
 class ShardCodec(Envelope):

@@ -158,6 +158,7 @@ class KeyShard(TickShard):
     """A shard of listed keys: their counters as one, and the digest of each key."""
 
     _no_pending = b""
+    _together = False  # whether all keys have one counter
 
     def __init__(self, plan: TickPlan, shard: int, draws: Draws) -> None:
         super().__init__(plan, draws)
@@ -165,7 +166,7 @@ class KeyShard(TickShard):
         self.counter = plan.side_by_side(len(keys))
         self.size, self._limits = len(keys) * plan.width, np.tile(plan.limits, len(keys))
         whole = plan.counter, plan.clock, plan.keys, draws.digest_size
-        self.codec = tick_codec(*whole, shard, plan.shards)
+        self.codec = tick_codec(*whole, shard, plan.shards, self._together)
 
     def begun(self, window: Any) -> tuple[Any, bytes]:
         """The counters' state and the keys' digests where the count of a window starts."""

@@ -56,12 +56,13 @@ def released(count: TickCountPlan, lane: PartsLane) -> pa.Table:
     about = json.dumps({**count._describe(), "again": again}, ensure_ascii=False)
     columns = columns_of(count)
     kinds: dict[str, Any] = dict.fromkeys(columns.names, pa.float64())
-    kinds |= dict(zip(PLACED, (pa.string(), pa.int64(), _TIME, _TIME), strict=True))
+    kinds |= dict.fromkeys(columns.key_names, pa.string())
+    kinds |= dict(zip(PLACED, (pa.int64(), _TIME, _TIME), strict=True))
     kinds |= {"restart": pa.int64()} if columns.numbered else {}
     schema = pa.schema([*kinds.items()], metadata={"beam_dpcount": about})
 
     def row(release: Any) -> tuple[Any, ...]:
-        place = release.key, release.step, columns.start(release), release.timestamp
+        place = *columns.key(release), release.step, columns.start(release), release.timestamp
         numbers = [x for one, cells in columns.cells(release) for x in one.numbers(cells)]
         return (*place, *[release.restart] * columns.numbered, *numbers)
 

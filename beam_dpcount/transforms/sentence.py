@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.charged import JoinedSpender
 from beam_dpcount.counters.clock import check_keys
+from beam_dpcount.counters.hierarchy import Hierarchy
 from beam_dpcount.counters.moments import time_of_event
 from beam_dpcount.counters.selection import SelectKeys
 from beam_dpcount.counters.total import ALL, Total
@@ -35,7 +36,7 @@ from beam_dpcount.lanes.cells import Times
 from beam_dpcount.lanes.frames import Frame
 from beam_dpcount.plans.expected import Expected
 from beam_dpcount.plans.sentence import TIMES_OF_STREAMS, TickCountPlan
-from beam_dpcount.reading import Field
+from beam_dpcount.reading import Field, PathFields
 from beam_dpcount.states.all_vectors import Reading
 from beam_dpcount.statistics.metrics import Rate
 from beam_dpcount.statistics.metrics.base import OfField
@@ -50,6 +51,7 @@ from beam_dpcount.transforms.inputs import (
     use_streaming,
 )
 from beam_dpcount.transforms.ticks import COUNTS_ANEW, TickNumbers
+from beam_dpcount.transforms.trees import TickTrees
 from beam_dpcount.transforms.vectors import TickVectors
 
 TO_KEYS = (
@@ -83,7 +85,9 @@ class TickCount(TickCountPlan, Described):
         their weights.
       keys: all public keys, distinct texts; events with other keys do not count. Or
         `SelectKeys()`, where nobody knows them, or which there are is private. Or `TOTAL`: all
-        events count under one key, "all".
+        events count under one key, "all". Or a `Hierarchy`: one Count or Sum in one view, of events
+        whose key is the path of a leaf, is released for all nodes, as PCollection[NodeRelease]. At
+        each tick a parent is the sum of its children.
       users: Users(by, events): protect all events of one person, not only one.
       mechanism: a name, class or instance, for a count so far or one that restarts. Default: the
         one of least exact error for the view, the budget, and what one event or person changes.
@@ -105,7 +109,8 @@ class TickCount(TickCountPlan, Described):
       value: makes what metrics read out of an event's payload. Default: the payload itself. An
         event for which it returns None, or raises an error, does not count.
       key: the name of the field that holds the key, or a function of the event: a text or a whole
-        number. An event in which it is missing or None does not count. Default: events are pairs.
+        number; of a `Hierarchy` a name a level, or a function that gives a tuple. An event in which
+        it is missing or None does not count. Default: events are pairs.
       max_items: under how many keys one event counts, at most, where `key` gives a collection of
         them: of more distinct ones the first in the order of `keys` (SelectKeys: as they come). The
         noise grows with its square root (Gaussian), or with it (Laplace). With `users` each key of
@@ -133,7 +138,8 @@ class TickCount(TickCountPlan, Described):
       fixed, and a person's events change neither for others. What a bound on people, `max_per_tick`
       or the bounds of a metric leave out is missing from the releases: a bias that no stddev
       covers. Sensitivity: `counter.l1_sensitivity` and `.l2_sensitivity`
-      (docs/proofs/items_and_ticks.md, people.md, aggregates.md, sliding.md, selection.md).
+      (docs/proofs/items_and_ticks.md, people.md, aggregates.md, sliding.md, selection.md,
+      hierarchy.md).
 
     Attributes:
       columns: the names of what is released, in their order.
@@ -169,6 +175,7 @@ class TickCount(TickCountPlan, Described):
 
     _numbers_kind = TickNumbers
     _vectors_kind = TickVectors
+    _trees_kind = TickTrees
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -180,11 +187,15 @@ class TickCount(TickCountPlan, Described):
 
     def _reading(self) -> EventReader:
         key: Any = Field(self.key) if isinstance(self.key, str) else self.key
+        if isinstance(self.key, tuple):
+            key = PathFields(self.key)
         total = ALL if isinstance(self.keys, Total) else None
         time: Any = None
         if self.time is not None:
             take = Field(self.time) if isinstance(self.time, str) else self.time
             time = MicrosOf(take, self._clock.zone)
+        if isinstance(self.keys, Hierarchy):
+            return EventReader(key, time=time, depth=len(self.keys.levels))
         if self.max_items is None:
             return EventReader(key, total, time)
         listed = None if isinstance(self.keys, SelectKeys) else check_keys(self.keys)
@@ -247,6 +258,11 @@ class TickCount(TickCountPlan, Described):
           ValueError: there is no such tick, or there are several views.
           TypeError: events are not a list of payloads, but one, or a data frame.
         """
+        if isinstance(self.keys, Hierarchy):
+            raise ValueError(
+                "expected is of one key, and a Hierarchy has many: `print` of the count says how "
+                "well each level is known"
+            )
         if len(self._views) > 1 or self.engine is None:
             raise ValueError("expected is of one view: give a TickCount of each alone")
         engine = self.engine
@@ -263,20 +279,28 @@ class TickCount(TickCountPlan, Described):
 
     # Where it is applied.
 
-    def over(self, table: object, *, key: str | None = None, time: str | None = None) -> pa.Table:
+    def over(
+        self,
+        table: object,
+        *,
+        key: str | Sequence[str] | None = None,
+        time: str | None = None,
+    ) -> pa.Table:
         """The releases of a data frame, without a pipeline: a pyarrow Table, a row each.
 
-        Its columns are key, step, start and timestamp (the end) of the tick, restart if the count
-        starts anew, and of each metric and view its value, the stddev of its noise where that is
-        public, and the ends of its interval (count, count_stddev, count_low, count_high). They are
-        those of a pipeline over the rows: under replayable noise the same to the bit.
+        Its columns are key (of a `Hierarchy` its levels, and level), step, start and timestamp (the
+        end) of the tick, restart if the count starts anew, and of each metric and view its value,
+        the stddev of its noise where that is public, and the ends of its interval (count,
+        count_stddev, count_low, count_high). They are those of a pipeline over the rows: under
+        replayable noise the same to the bit.
 
         Args:
           table: a pandas or Polars data frame, a DuckDB relation, an Arrow table, or a reader of
             record batches, which is read once. Columns are read as fields of events are: rows
             without a key, a time or a person do not count. What users and metrics read are their
             columns, by name.
-          key, time: the columns of the key and the time; default: those of the count.
+          key, time: the columns of the key and the time; default: those of the count. Of a
+            `Hierarchy` a column a level; default: those of its levels' names.
 
         Guarantee: as for the class. Each call is a release, and a cell of a notebook that runs
           twice is two. A budget that is a share of a `Ledger` is charged, once; replayable noise
@@ -313,9 +337,11 @@ class TickCount(TickCountPlan, Described):
 
     _released_over = False
 
-    def _frame(self, table: object, key: str | None, time: str | None) -> Frame:
+    def _frame(self, table: object, key: Any, time: str | None) -> Frame:
         """The data frame, and which of its columns are read."""
-        if any(type(part.engine) not in (TickNumbers, TickVectors) for part in self._parts):
+        if any(
+            type(part.engine) not in (TickNumbers, TickVectors, TickTrees) for part in self._parts
+        ):
             raise ParameterError("over", *_ACTIVE)
         if any(isinstance(m, OfField | Rate) and not m.fields for m in self._metrics):
             raise ParameterError("what", *_NO_FIELD)
@@ -327,12 +353,23 @@ class TickCount(TickCountPlan, Described):
         fields = dict.fromkeys(field for metric in self._metrics for field in metric.fields)
         return Frame(
             table,
-            key=None if total else _column("key", self.key if key is None else key),
+            key=None if total else self._key_columns(self.key if key is None else key),
             time=_column("time", self.time if time is None else time),
             user=None if self.users is None else _column("users", self.users.by),
             fields=[*fields],
             times=Times(MicrosOf(_itself, zone), None, zone == "UTC"),
         )
+
+    def _key_columns(self, key: Any) -> str | tuple[str, ...]:
+        """The columns of a data frame that hold the key."""
+        if not isinstance(self.keys, Hierarchy):
+            return _column("key", key)
+        levels = self.keys.levels
+        names = [*levels] if key is None else [key] if isinstance(key, str) else key
+        if not isinstance(names, list | tuple) or len(names) != len(levels):
+            problem = f"must name a column for each of {', '.join(levels)}, got {key!r}"
+            raise ParameterError("key", problem, f"give e.g. {{key=}}{[*levels]!r}")
+        return tuple(_column("key", name) for name in names)
 
     @property
     def _strict(self) -> bool:

@@ -123,9 +123,9 @@ class BoundUsers(beam.PTransform[Any, Any]):
             count = numbers
         elif hasattr(count, "numbers"):
             raise TypeError(
-                f"{name} counts several numbers, or people of the last ticks, and behind a bound "
-                "each count is one Count, Sum or People in one view: give a TickCount for each, "
-                "with shares of a Ledger"
+                f"{name} counts several numbers, a tree of keys, or people of the last ticks, and "
+                "behind a bound each count is one Count, Sum or People in one view: give a "
+                "TickCount for each, with shares of a Ledger"
             )
         if not isinstance(count, TickNumbers) or isinstance(count, TickVectors):
             raise TypeError(

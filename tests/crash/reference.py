@@ -10,19 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from apache_beam.transforms.window import GlobalWindow
 
 from beam_dpcount.counters.columns import Columns, advance
 from beam_dpcount.counters.people import Seen
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.intake import Excess
-from beam_dpcount.dofns.releases import Release
+from beam_dpcount.dofns.releases import NodeRelease, Release
 from beam_dpcount.dofns.shards import CountShards
 from beam_dpcount.dofns.ticks import CountEachTick
+from beam_dpcount.dofns.trees import CountEachTree
 from beam_dpcount.dofns.users import BoundArriving
 from beam_dpcount.dofns.windows import window_from
 from beam_dpcount.noise.replay import NO_ID
 from beam_dpcount.states.all_shards import shard_of
+from beam_dpcount.states.all_vectors import said_of
 from beam_dpcount.states.wire import PAIR, packer
 
 
@@ -74,6 +77,25 @@ def of_ticks(counting: CountEachTick, sums: Mapping[str, Sequence[int]]) -> Iter
                 state, value = counter.step_lattice(state, capped, draws.noise(key, window, digest))
                 tick, micros = clock.passed_at(origin) + step, clock.end(origin, step)
                 yield Release(key, tick, micros, value, counter.stddev_at(state))
+
+
+def of_tree(counting: CountEachTree, sums: Sequence[Sequence[int]]) -> Iterator[NodeRelease]:
+    """The same of all nodes of a tree, given the sums of its leaves, in the global window.
+
+    Args:
+      counting: after `setup`.
+    """
+    plan, draws, window = counting.plan, counting._draws, GlobalWindow()
+    nodes, clock = plan.nodes, plan.clock
+    state, digest = nodes.init(), draws.begin("tree", window)
+    for step, leaves in enumerate(np.array(sums, dtype=np.int64).T, start=1):
+        digest = draws.follow(digest, NO_ID, said_of(step, leaves))
+        state, values = nodes.step(state, leaves, draws.noise("tree", window, digest))
+        stddevs = nodes.stddevs(np.array([nodes.counter.stddev_at(state)]))[0]
+        micros = clock.end(clock.start, step)
+        for path, value, stddev in zip(nodes.tree.paths, values, stddevs, strict=True):
+            level = nodes.tree.level_of(path)
+            yield NodeRelease([*path], level, step, micros, float(value), float(stddev))
 
 
 def of_shards(counting: CountShards, sums: Mapping[str, Sequence[int]]) -> Iterator[Release]:

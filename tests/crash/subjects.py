@@ -19,11 +19,14 @@ import apache_beam as beam
 from apache_beam.transforms.window import FixedWindows
 
 import beam_dpcount as dp
+from beam_dpcount.counters.hierarchy import text_of_path
 from beam_dpcount.dofns.elements import CountEachElement
 from beam_dpcount.dofns.shards import CountShards
 from beam_dpcount.dofns.ticks import CountEachTick
+from beam_dpcount.dofns.trees import CountEachTree
 from beam_dpcount.dofns.users import BoundArriving
 from beam_dpcount.transforms.ticks import TickNumbers
+from beam_dpcount.transforms.trees import TickTrees
 from tests.crash import reference
 
 LARGEST = 5  # the largest value of an event
@@ -333,6 +336,49 @@ class Ticks(Subject):
         }
 
 
+class Trees(Ticks):
+    """Totals at every level: of each key, of every other key together, and of all."""
+
+    label = "TickCount of a tree of keys"
+
+    def _tree(self, size: Size) -> dp.Hierarchy:
+        return dp.Hierarchy(
+            ["half", "name"], [(f"half-{i % 2}", k) for i, k in enumerate(size.names)]
+        )
+
+    def _keys(self, size: Size) -> Any:
+        return self._tree(size).texts
+
+    def transform(self, size: Size, budget: Any, **options: Any) -> Any:
+        given = {"horizon": size.ticks, "bounds": (0, LARGEST), "value": itemgetter(0)}
+        given |= {"keys": self._keys(size), "tree": self._tree(size)}
+        return TickTrees(budget, TICK / 1e6, 0, **given, **self._common, **options)
+
+    def element(self, row: Row) -> tuple[str, Any]:
+        half = int(row.key.split("-")[1]) % 2
+        return text_of_path((f"half-{half}", row.key)), self.payload(row)
+
+    def apply(self, events: Any, name: str, transform: Any) -> Any:
+        return super().apply(events, name, transform) | f"Named {name}" >> beam.Map(_named)
+
+    def releases(self, size: Size, dofns: Mapping[type, Any], rows: list[Row]) -> Iterable[Any]:
+        sums = self._sums(size, rows)
+        return map(_named, reference.of_tree(dofns[CountEachTree], [sums[k] for k in size.names]))
+
+    def totals(self, size: Size, rows: list[Row]) -> dict[Place, Bounds]:
+        found = Tally[Place]()
+        for (key, *place), ((total,), _) in super().totals(size, rows).items():
+            for node in (key, f"half-{int(key.split('-')[1]) % 2}", "all"):
+                found[(node, *place)] += int(total)
+        return {place: _exactly(total) for place, total in found.items()}
+
+
+def _named(release: Any) -> dp.Release:
+    """A release of a node under its own name."""
+    *_, name = "all", *filter(None, release.path)
+    return dp.Release(name, release.step, release.timestamp, release.value, release.stddev)
+
+
 class People(_OfPeople, Ticks):
     """Of each person so many events count, in the first key."""
 
@@ -439,6 +485,7 @@ SUBJECTS: dict[str, Subject] = {
     "ticks": Ticks(),
     "late": Late(),
     "selected": Selected(),
+    "tree": Trees(),
     "people": People(),
     "periods": Periods(),
 }

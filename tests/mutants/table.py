@@ -1240,6 +1240,84 @@ MUTANTS = (
         "test_parents_are_the_sums_of_their_children_and_a_tick_is_computed_alone",
     ),
     Mutant(
+        "rollups",
+        "a level is left out of the joint norm of a person",
+        f"{_COUNTERS}/levels.py",
+        "            squared += weight * weight * one.l2_squared\n",
+        "            squared = max(squared, weight * weight * one.l2_squared)\n",
+        "tests/test_rollup_doors.py::test_a_person_is_hidden_at_all_levels"
+        "[add_remove-two events-rho-bounded]",
+    ),
+    Mutant(
+        "rollups",
+        "the door calibrates the root to the bounds of a leaf",
+        f"{_PLANS}/trees.py",
+        "        bounds = bounds_of(self.tree, plain, plain.restarts)\n",
+        "        bounds = ((plain.keys, plain.per_key),) * self.tree.depth\n",
+        "tests/test_rollup_doors.py::test_a_person_is_hidden_at_all_levels"
+        "[add_remove-one a city-rho-bounded]",
+    ),
+    Mutant(
+        "rollups",
+        "parents are noised apart: their numbers are not the sums of their children",
+        f"{_COUNTERS}/nodes.py",
+        "        return np.asarray(whole / 10.0**self.digits, dtype=np.float64)\n",
+        "        noisy = noisy / self._of_nodes\n"
+        "        noisy[:, -self.tree.sizes[-1] :] = whole[:, -self.tree.sizes[-1] :]\n"
+        "        return np.asarray(noisy, dtype=np.float64)\n",
+        "tests/test_rollup_doors.py::test_parents_are_the_sums_of_their_children_at_every_tick"
+        "[count-bounded]",
+    ),
+    Mutant(
+        "rollups",
+        "the sum of a node is not multiplied by the weight of its level",
+        f"{_COUNTERS}/nodes.py",
+        "np.clip(whole, -self.cap, self.cap) * self._of_nodes)",
+        "np.clip(whole, -self.cap, self.cap) * self.weights[0])",
+        "tests/test_rollup_doors.py::test_without_noise_every_node_has_its_events[streaming]",
+    ),
+    Mutant(
+        "rollups",
+        "trees of one shape have one noise",
+        f"{_PLANS}/trees.py",
+        "        return super()._decides(), tree\n",
+        "        return super()._decides(), len(tree)\n",
+        "tests/test_rollup_doors.py::test_other_trees_have_other_noise",
+    ),
+    Mutant(
+        "rollups",
+        "Laplace noise hides all levels, and the leaves pay for their parents",
+        f"{_COUNTERS}/levels.py",
+        '    laws: ClassVar[frozenset[str]] = frozenset({"gaussian"})\n',
+        '    laws: ClassVar[frozenset[str]] = frozenset({"laplace", "gaussian"})\n',
+        "tests/test_rollup_doors.py::"
+        "test_noise_is_gaussian_where_laplace_noise_would_be_less_for_leaves",
+    ),
+    Mutant(
+        "rollups",
+        "totals in a file are rounded each by itself",
+        f"{_COMMANDS}/tick_table.py",
+        "            if self.columns.nodes is None:  # else",
+        "            if True:  # else",
+        "tests/test_rollup_doors.py::test_a_total_has_as_many_digits_as_its_leaves",
+    ),
+    Mutant(
+        "rollups",
+        "where there is little noise, releases have more digits than 64 bits hold",
+        f"{_COUNTERS}/nodes.py",
+        "        return min(self._consistent.digits(least**2), finest)\n",
+        "        return self._consistent.digits(least**2) + 0 * finest\n",
+        "tests/test_rollup_doors.py::test_what_is_drawn_beside_it_is_exact[last 2]",
+    ),
+    Mutant(
+        "rollups",
+        "age takes any change of ticks",
+        f"{_COUNTERS}/counter.py",
+        "        if moved or type(self.change) not in ONE_STEP:",
+        "        if moved or not isinstance(self.change, ONE_STEP):",
+        "tests/test_rollup_doors.py::test_age_is_refused_as_no_step_alone_changes",
+    ),
+    Mutant(
         "caps",
         "the sum of a tick has no cap in a shard",
         f"{_STATES}/selected_shards.py",
@@ -2903,7 +2981,8 @@ MUTANTS = (
         "arguments",
         "two counts of other fields of rows have the same noise",
         "beam_dpcount/rows/base.py",
-        "    read = {one.name: name for one, name in groups.columns(kind.arguments, values)}\n",
+        "    read = {one.name: values[one.name] for one, _ in"
+        " groups.columns(kind.arguments, values)}\n",
         "    read = {}\n",
         "tests/test_hostile_rows.py::test_replayable_noise_is_of_the_fields_that_are_read[ticks]",
     ),

@@ -23,6 +23,7 @@ from beam_dpcount.commands.files.records import Lines, header_of, picked
 from beam_dpcount.lanes import cells
 from beam_dpcount.lanes.contents import Contents
 from beam_dpcount.lanes.ticks import Columns
+from beam_dpcount.lanes.trees import texts_of_paths
 
 _BLOCK = 1 << 22  # bytes of lines that are parsed at once
 _ROWS = 1 << 16  # events that are read one by one, and then counted together
@@ -224,10 +225,11 @@ def _together(
     source: Source, arrays: Sequence[pa.Array], size: int, contents: Sequence[Contents]
 ) -> Columns:
     named = [*zip(source.names, arrays, strict=True)]
-    keyed, whose = source.key is not None, source.user is not None
-    keys = cells.texts(arrays[0], text) if keyed else None
-    counted = arrays[int(keyed) : int(keyed) + len(source.columns)]
-    people = cells.texts(arrays[int(keyed) + len(counted)], text) if whose else None
+    first, whose = len(source.keys), source.user is not None
+    found = [cells.texts(array, text) for array in arrays[:first]]
+    keys = texts_of_paths(found) if isinstance(source.key, tuple) else found[0] if found else None
+    counted = arrays[first : first + len(source.columns)]
+    people = cells.texts(arrays[first + len(counted)], text) if whose else None
     times = arrays[len(named) - len(source.times) :]
     how = cells.Times(source.parse, source.timestamp_format, source.timezone == "UTC")
     micros, known = how.micros(joined(times))

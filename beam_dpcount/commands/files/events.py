@@ -13,7 +13,6 @@ from itertools import islice
 
 from beam_dpcount.commands.files import lines, parquet, streams
 from beam_dpcount.commands.files.formats import (
-    ALL,
     STANDARD,
     Event,
     InputError,
@@ -53,8 +52,9 @@ def reader(
     source: Source, file: str, unread: Unread
 ) -> Callable[[int, Sequence[object]], tuple[str, Event, int | None] | None]:
     """What makes an event of a row, given its number and cells; None where it cannot be read."""
-    keyed, parse, measure = source.key is not None, source.parse, source.measure
-    first, end = int(keyed), int(keyed) + len(source.columns)
+    parse, measure = source.parse, source.measure
+    first, is_text = len(source.keys), isinstance(source.key, str)
+    end = first + len(source.columns)
     whose = None if source.user is None else end
     timed, two_times, placed = (
         source.timestamp is not None,
@@ -63,9 +63,9 @@ def reader(
     )
 
     def read(row: int, cells: Sequence[object]) -> tuple[str, Event, int | None] | None:
-        key = text(cells[0]) if keyed else ALL
+        key = text(cells[0]) if is_text else source.key_of(cells[:first])
         if key is None:
-            unread(row, source.key, "the key is null; an empty text would do")
+            unread(row, " and ".join(source.keys), "the key is null; an empty text would do")
             return None
         person = "" if whose is None else shown_person(cells[whose])
         value = measure(*cells[first:end])

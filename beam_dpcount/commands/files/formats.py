@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from beam_dpcount.arguments import timestamps as times
+from beam_dpcount.counters.hierarchy import text_of_path
 from beam_dpcount.errors import Error
 
 ALL = "all"  # the key of all rows where no column is named
@@ -125,7 +126,8 @@ class Source:
         Of a folder, the files with the suffix of a data file are read. One input may be ``-``,
         standard input, if `spool` is the copy of it that is read.
       key: the column of the keys, as `text` shows them. An empty text is a key like others; a null
-        in Parquet is none. None: all rows have the key "all".
+        in Parquet is none. None: all rows have the key "all". Several: of paths in a tree, a column
+        a level, whose keys are texts of leaves.
       columns: what is counted. It is protected, hence neither the keys' column nor the times'.
       measure: from the cells of these columns, one argument each, to the event's value. It must not
         raise: that would reveal the cell.
@@ -149,7 +151,7 @@ class Source:
     """
 
     inputs: Sequence[str]
-    key: str | None
+    key: str | tuple[str, ...] | None
     columns: tuple[str, ...]
     measure: Callable[..., object]
     timestamp: str | tuple[str, str] | None = None
@@ -189,7 +191,8 @@ class Source:
         object.__setattr__(self, "delimiter", separator)
         object.__setattr__(self, "parse", parse)
         for column in () if self.per_tick else self.columns:
-            roles: dict[str | None, str] = {self.user: "people", self.key: "keys"}
+            roles: dict[str | None, str] = {self.user: "people"}
+            roles |= dict.fromkeys(self.keys, "keys")
             roles |= dict.fromkeys(self.times, "times")
             if column in roles:
                 role = roles[column]
@@ -201,13 +204,29 @@ class Source:
     @property
     def names(self) -> tuple[str, ...]:
         """All columns: those of the key, of what is counted, of the person and of the time."""
-        every = self.key, *self.columns, self.user, *self.times
+        every = *self.keys, *self.columns, self.user, *self.times
         return tuple(name for name in every if name is not None)
 
     @property
     def public(self) -> frozenset[str]:
         """The columns of keys and times: without them a row cannot be read."""
-        return frozenset(n for n in (self.key, *self.times) if n is not None)
+        return frozenset((*self.keys, *self.times))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of keys: none, one, or of paths one a level."""
+        if self.key is None:
+            return ()
+        return (self.key,) if isinstance(self.key, str) else self.key
+
+    def key_of(self, cells: Sequence[object]) -> str | None:
+        """The key of a row, given the cells of `keys`; None if one is null."""
+        if self.key is None:
+            return ALL
+        texts = [text(cell) for cell in cells]
+        if None in texts:
+            return None
+        return texts[0] if isinstance(self.key, str) else text_of_path([t or "" for t in texts])
 
     @property
     def times(self) -> tuple[str, ...]:
@@ -332,6 +351,11 @@ class Table:
     @property
     def schema(self) -> list[tuple[str, type]]:
         return [("key", str), ("step", int), ("timestamp", int), *self.columns]
+
+    @property
+    def firsts(self) -> Sequence[Sequence[str]]:
+        """All texts of the columns to sort by, in the order in which they are written."""
+        return (self.keys,)
 
     @property
     def primary_key(self) -> tuple[str, ...]:

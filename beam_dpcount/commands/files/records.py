@@ -164,7 +164,7 @@ def _few(places: Sequence[int], cells: Sequence[str]) -> Sequence[str]:
 def of_json(source: Source, data: InputFile, unread: Unread) -> Rows:
     public, row = source.public, 0
     columns = [
-        (name, name.split("."), name in public, name in (source.key, source.user))
+        (name, name.split("."), name in public, name in (*source.keys, source.user))
         for name in source.names
     ]
     for line in lines.texts(data, has_header=False):
@@ -188,7 +188,7 @@ def of_json(source: Source, data: InputFile, unread: Unread) -> Rows:
                 break
             if cell is None or cell is _MISSING:
                 # Per element a null is an empty text. At a clock it is not a key, as in rows.
-                cell = None if source.per_tick and name == source.key else ""
+                cell = None if source.per_tick and name in source.keys else ""
             elif not _is_plain(cell):
                 if is_public:
                     problem = "an object, a list or half a character, not text or a number"

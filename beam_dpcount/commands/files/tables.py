@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,7 +150,7 @@ class Target(NamedTuple):
       path: ends in one of SUFFIXES.
       schema: its columns.
       order: those of whole numbers or text by which rows are sorted.
-      first: all texts of the first of them, in their order; by default that of text.
+      firsts: all texts of the first ones, in their order; of others, or none, that of text.
       private: its owner alone may read it.
       run: of the process that cleans up.
       alarm: the column in which alarms start, of rows that are sorted by key and tick.
@@ -159,7 +159,7 @@ class Target(NamedTuple):
     path: str
     schema: pa.Schema
     order: Sequence[str]
-    first: Sequence[str] = ()
+    firsts: Sequence[Sequence[str]] = ()
     private: bool = False
     run: str = ""
     alarm: str = ""
@@ -169,7 +169,7 @@ def target_of(output: Output) -> Target:
     """Where releases are written."""
     table, about = output.table, output.about
     schema = schema_of(table.schema, about)
-    return Target(output.path, schema, table.order, table.keys, run=stop.RUN, alarm=table.alarm)
+    return Target(output.path, schema, table.order, table.firsts, run=stop.RUN, alarm=table.alarm)
 
 
 def schema_of(columns: Columns, about: str = "") -> pa.Schema:
@@ -222,8 +222,8 @@ def _with_alarms(rows: pa.Table, places: IntArray, name: str) -> pa.Table:
 def _places(target: Target, rows: pa.Table) -> IntArray:
     """The numbers of the rows, in order."""
     columns: list[Any] = []
-    for name in target.order:
-        cells, firsts = rows[name], target.first if not columns else []
+    for name, firsts in zip_longest(target.order, target.firsts, fillvalue=()):
+        cells = rows[name]
         if pa.types.is_string(cells.type):
             texts = firsts or sorted(cells.unique().to_pylist())
             cells = pc.index_in(cells, pa.array(texts, cells.type))
