@@ -24,7 +24,7 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.commands import COMMANDS, eventlog, manifest
-from beam_dpcount.commands import run as running
+from beam_dpcount.commands import runner as running
 from beam_dpcount.commands.looks import HEADING
 from tests import command_lines, pictures
 from tests.command_lines import (

@@ -226,6 +226,7 @@ def several(kind: Kind) -> Kind:
 TEXT = Kind(str, "be text", _only_text)
 NAME = Kind(str, "be text", _name)
 TEXTS = Kind(list[str], "be a list of texts", _texts)
+PATH, PATHS = replace(TEXT), replace(TEXTS)  # names of files, which a plan takes from its folder
 LIST = Kind(list[Any], "be a list", _list)
 SWITCH = Kind(bool, "be true or false", _switch)
 WHOLE = Kind(int | str, "be a whole number", _whole)

@@ -35,6 +35,7 @@ _LEFT_OUT = frozenset(
     "account",
     "state",
     "delay",
+    "save_plan",
     "check",
     "dry_run",
     "verbose",

@@ -55,7 +55,7 @@ _REFUSED = {
 
 
 def run(task: Any, flags: Sequence[str], names: Collection[str]) -> None:
-    """Count on; as `run.run`, of a `Sentence`."""
+    """Count on; as `runner.run`, of a `Sentence`."""
     options = task.options
     _check(task, flags)
     options.account = states.account_of(options.state, options.account)
@@ -119,6 +119,7 @@ def _made(
     check(source, _unread(files, state))
     if state.options:
         _check_same(options, state, _asked(task))
+    task.save_plan()
     with named_as_options(options):
         lane = PartsLane(transform, LABEL, options.memory, task.split, state.count)
     task.use(transform)

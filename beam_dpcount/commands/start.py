@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from typing import ClassVar, Protocol
 
 from beam_dpcount.commands import stop
-from beam_dpcount.commands.app import Main
 from beam_dpcount.commands.files.streams import notes_aside
 from beam_dpcount.commands.options import Parser
 from beam_dpcount.commands.task import Task
@@ -16,21 +15,42 @@ from beam_dpcount.commands.task import Task
 class Command(Protocol):
     """A class of tasks."""
 
+    name: ClassVar[str]
+
     def parser(self) -> Parser: ...
 
     def of(self, options: argparse.Namespace) -> Task: ...
 
 
-def command(task: Command) -> Main:
-    """The function that runs a task on a command line."""
+class CommandLine:
+    """The function that runs a task on a command line.
 
-    def main(argv: Sequence[str] | None = None) -> None:
+    Attributes:
+      task: the class of tasks.
+    """
+
+    __name__ = "main"
+
+    def __init__(self, task: Command) -> None:
+        self.task = task
+
+    def __call__(self, argv: Sequence[str] | None = None) -> None:
         """Run the command; raises what `run` raises."""
-        parser = task.parser()
+        parser = self.task.parser()
         options, flags = parser.parse_known_args(argv)
-        with notes_aside(options.output), stop.others_temporary():
-            from beam_dpcount.commands.run import run  # here: it imports Beam, and --help does not
+        start(self.task, options, flags, parser.names())
 
-            run(task.of(options), flags, parser.names())
 
-    return main
+def command(task: Command) -> CommandLine:
+    """The function that runs a task on a command line."""
+    return CommandLine(task)
+
+
+def start(
+    task: Command, options: argparse.Namespace, flags: Sequence[str], names: Collection[str]
+) -> None:
+    """Run a task, with flags and names as in `beam_options`; raises what `run` raises."""
+    with notes_aside(options.output), stop.others_temporary():
+        from beam_dpcount.commands.runner import run  # here: it imports Beam, and --help does not
+
+        run(task.of(options), flags, names)
