@@ -446,7 +446,7 @@ def test_an_output_that_was_half_written_is_made_whole(
     [
         (
             ("--epsilon", "2"),
-            "--epsilon: --state 's/counts.state' was made with 1.0, and here it is",
+            "--epsilon: the state 's/counts.state' was made with 1.0, and here it is",
         ),
         (("--keys", "/a"), "--keys: --state"),
         (("--where", "page=/a"), "--where: --state"),

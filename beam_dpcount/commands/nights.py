@@ -42,6 +42,15 @@ if TYPE_CHECKING:
 
 _NIGHTS = 7  # whose numbers of ticks say what is usual
 _SECRET = 32
+_BEGAN = "{option}: the state {state!r} was made with {was}, and here it is {now}: "
+_CHANGED = (
+    f"{_BEGAN}a count goes on as it began; to change it give another --state and --output, whose "
+    "budget is spent anew"
+)
+_KEYS = (
+    f"{_BEGAN}a count goes on with its keys, as noise for people depends on how many there are; "
+    "count new keys beside it, with a --state, --output and budget of their own"
+)
 # Options that a run with a state does not take, and why.
 _REFUSED = {
     "secret_env": "the state has a secret of its own",
@@ -224,11 +233,8 @@ def _check_same(options: Any, state: StateFile, asked: dict[str, str]) -> None:
     for name in sorted({*asked, *state.options}):
         was, now = (each.get(name, "not given") for each in (state.options, asked))
         if was != now:
-            raise InputError(
-                f"{option(name)}: --state {options.state!r} was made with {was}, and here it is "
-                f"{now}: a count goes on as it began; to change it give another --state and "
-                "--output, whose budget is spent anew"
-            )
+            said = {"option": option(name), "state": options.state, "was": was, "now": now}
+            raise InputError((_KEYS if name == "keys" else _CHANGED).format(**said))
     if (here := states.recorded(options.state, options.output)) != state.output:
         raise InputError(
             f"--output {here!r}: the releases of --state {options.state!r} are in {state.output!r} "

@@ -10,7 +10,7 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -21,7 +21,7 @@ import yaml
 from beam_dpcount import commands
 from beam_dpcount.arguments import groups
 from beam_dpcount.arguments.argument import Argument
-from beam_dpcount.arguments.kinds import ALARM, LIST, PATH, PATHS, SWITCH
+from beam_dpcount.arguments.kinds import ALARM, LIST, PATH, PATHS, SWITCH, TIMES
 from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.arguments.table import ARGUMENTS
 from beam_dpcount.checks import ParameterError
@@ -41,12 +41,12 @@ COMMAND, DEFAULT = "command", "ticks"
 OF_A_RUN = ("until", "delay", "dry_run", "check", "verbose", "overwrite")
 _NOT_IN_PLANS = (*OF_A_RUN[2:], "save_plan")
 # An option, and whether a value follows.
-_OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)( (?=[0-9'\"~./<]|[A-Z]+\b))?")
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)( (?=[0-9'\"~./<]|[A-Z]+\b))?")
 _PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@|[?&]password=", re.IGNORECASE)
 
 ONE_RUN = "{name} is of one run, and not of a plan: give {option} on the command line"
-UNKNOWN = "unknown name {name!r}: {meant}{command} takes {known}"
-HOLDS_SECRET = (
+UNKNOWN = "unknown name {name!r}: {meant}"
+UNSAFE = (
     "{name} holds a password, and a plan holds no secrets: leave it to the environment, or to a "
     "file that only you can read"
 )
@@ -76,12 +76,14 @@ class Plan(NamedTuple):
       task: the class of the command's tasks.
       values: of options, by their names.
       names: how the plan calls them.
+      lines: where these names stand, from 1.
     """
 
     path: str
     task: Command
     values: Mapping[str, Any]
     names: Mapping[str, str]
+    lines: Mapping[str, int]
 
 
 # Names
@@ -137,8 +139,8 @@ def read(path: str) -> Plan:
             if given in _NOT_IN_PLANS:
                 raise _wrong(ONE_RUN.format(name=given, option=option(given)))
             if given not in known:
-                said = {"name": given, "meant": did_you_mean(given, known), "command": name}
-                raise _wrong(UNKNOWN.format(**said, known=", ".join(known)))
+                meant = did_you_mean(given, known).strip() or f"{name} takes {', '.join(known)}"
+                raise _wrong(UNKNOWN.format(name=given, meant=meant))
             field = known[given]
             if field.option in names:
                 raise _wrong(f"give either {names[field.option]} or {given}, not both")
@@ -146,7 +148,8 @@ def read(path: str) -> Plan:
             names[field.option] = given
     with _said_of(path, 0, "", known):
         _check_complete(parser, values)
-    return Plan(path, task_of(name), values, names)
+    places = {given: at for given, (at, _) in lines.items()}
+    return Plan(path, task_of(name), values, names, places)
 
 
 @contextmanager
@@ -241,7 +244,7 @@ def _value(field: Field, name: str, given: Any) -> Any:
     if not all(isinstance(text, str) for text in texts) and not (plural and one.kind is LIST):
         raise ParameterError(one.name, "must be a list of texts or numbers, got more")
     if one.kind in (PATH, PATHS) and any(map(_PASSWORD.search, texts)):
-        raise _wrong(HOLDS_SECRET.format(name=name))
+        raise _wrong(UNSAFE.format(name=name))
     value = one.read(given)
     return [value] if one.repeats else value
 
@@ -260,28 +263,30 @@ def _check_complete(parser: Parser, values: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def named_as_fields(plan: Plan) -> Iterator[None]:
-    """Turns errors about options into errors about the names of a plan."""
+def named_as_fields(plan: Plan, given: Collection[str]) -> Iterator[None]:
+    """Turns errors about options into errors about the names of a plan, and their lines.
+
+    `given` are options that the command line of `run` gave itself.
+    """
     try:
         yield
     except (ValueError, TypeError) as error:
         text = explain(error)
-        said = _in_fields(text, plan)
-        if said == text:
+        fields = fields_of(plan.task.parser()).items()
+        spelled = {field.option: name for name, field in fields if field.option not in given}
+        spelled |= {name: own for name, own in plan.names.items() if name not in given}
+        found: list[str] = []
+
+        def in_plan(match: re.Match[str]) -> str:
+            name = spelled.get(match[1].replace("-", "_"))
+            found.extend([] if name is None else [name])
+            return match[0] if name is None else f"{name}{': ' * (match[2] is not None)}"
+
+        said = _OPTION.sub(in_plan, text)
+        if not found:
             raise
-        raise InputError(f"{plan.path}: {said}") from None
-
-
-def _in_fields(text: str, plan: Plan) -> str:
-    parser = plan.task.parser()
-    spelled = {option(field.option): name for name, field in fields_of(parser).items()}
-    spelled |= {option(name): given for name, given in plan.names.items()}
-
-    def name(match: re.Match[str]) -> str:
-        found, value = spelled.get(match[1]), match[2] is not None
-        return match[0] if found is None else f"{found}{': ' if value else ''}"
-
-    return _OPTION.sub(name, text)
+        at = next((plan.lines[name] for name in found if name in plan.lines), 0)
+        raise InputError(f"{_place(plan.path, at)}: {said}") from None
 
 
 # Writing
@@ -323,7 +328,7 @@ def _check_place(task: Task, path: str) -> None:
             given = options.texts.get(one.name, ())
             for text in [given] if isinstance(given, str) else given:
                 if _PASSWORD.search(text):
-                    raise InputError(HOLDS_SECRET.format(name=option(one.name)))
+                    raise InputError(UNSAFE.format(name=option(one.name)))
                 if os.path.realpath(text) == os.path.realpath(path):
                     raise InputError(f"--save-plan {path!r} is the file of {option(one.name)}, too")
 
@@ -332,13 +337,17 @@ def text_of(task: Task) -> str:
     """The plan of a task, as YAML."""
     options, parser = task.options, task.parser()
     blocks: dict[str, dict[str, Any]] = {"": {COMMAND: task.name}}
+    # With a state, when ticks end is said of one run: the plan is for all nights.
+    left_out = (*_NOT_IN_PLANS, "until") if task.goes_on else _NOT_IN_PLANS
     for one in parser.arguments:
         value = _given(one, options)
-        if value is None or one.name in _NOT_IN_PLANS:
+        if value is None or one.name in left_out:
             continue
         name = one.name
         if one.repeats:
             name, value = (name, value[0]) if len(value) == 1 else (_several(one).name, value)
+        if one.kind is TIMES and len(value) == 1:
+            (value,) = value
         if one.kind in (PATH, PATHS):
             value = _each(partial(_from, os.path.dirname(options.save_plan)), value)
         if one.kind.hint not in (str, list[str]):

@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from beam_dpcount.commands import plan_files  # here: it imports YAML
 
     elsewhere = {option(one.name): _IN_PLAN for one in ARGUMENTS}
+    elsewhere["--save-plan"] = "the plan is a file already; copy it"
     line = arguments().parse_ours(argv, elsewhere)
     plan = plan_files.read(line.plan)
     parser = plan.task.parser()
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if {"until", "delay"} & {*given}:  # either takes the place of both
         values = {n: x for n, x in values.items() if n not in ("until", "delay")}
     options = parser.options_of({**values, **given})
-    with plan_files.named_as_fields(plan), _folder(os.path.dirname(plan.path)):
+    with plan_files.named_as_fields(plan, given), _folder(os.path.dirname(plan.path)):
         start(plan.task, options, [], parser.names())
 
 

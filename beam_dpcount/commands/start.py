@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Sequence
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.files.streams import notes_aside
@@ -15,7 +15,7 @@ from beam_dpcount.commands.task import Task
 class Command(Protocol):
     """A class of tasks."""
 
-    name: ClassVar[str]
+    name: str
 
     def parser(self) -> Parser: ...
 
