@@ -350,7 +350,7 @@ def text_of(task: Task) -> str:
             (value,) = value
         if one.kind in (PATH, PATHS):
             value = _each(partial(_from, os.path.dirname(options.save_plan)), value)
-        if one.kind.hint not in (str, list[str]):
+        if one.kind.hint not in (str, list[str], bool):
             value = _each(_Number, value)
         blocks.setdefault(one.group, {})[name] = value
     said = [f"# What is counted: beam-dpcount run {os.path.basename(options.save_plan)}\n"]
@@ -392,7 +392,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _write_number(dumper: Any, text: str) -> Any:
-    return dumper.represent_scalar(dumper.resolve(yaml.ScalarNode, text, (True, False)), str(text))
+    tag = dumper.resolve(yaml.ScalarNode, text, (True, False))
+    if not tag.endswith((":int", ":float")):
+        tag = dumper.DEFAULT_SCALAR_TAG
+    return dumper.represent_scalar(tag, str(text))
 
 
 def _write_list(dumper: Any, texts: Sequence[str]) -> Any:
