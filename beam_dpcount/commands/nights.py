@@ -128,7 +128,10 @@ def _made(
     check(source, _unread(files, state))
     if state.options:
         _check_same(options, state, _asked(task))
-    task.save_plan()
+    if options.save_plan is not None:
+        from beam_dpcount.commands import plan_files  # here: few runs save one
+
+        plan_files.save(task, ())
     with named_as_options(options):
         lane = PartsLane(transform, LABEL, options.memory, task.split, state.count)
     task.use(transform)

@@ -32,7 +32,6 @@ from beam_dpcount.commands.files.formats import STANDARD, InputError
 from beam_dpcount.commands.options import Parser, option
 
 if TYPE_CHECKING:
-    from beam_dpcount.commands.start import Command
     from beam_dpcount.commands.task import Task
 
 COMMAND, DEFAULT = "command", "ticks"
@@ -80,7 +79,7 @@ class Plan(NamedTuple):
     """
 
     path: str
-    task: Command
+    task: type[Task]
     values: Mapping[str, Any]
     names: Mapping[str, str]
     lines: Mapping[str, int]
@@ -89,9 +88,9 @@ class Plan(NamedTuple):
 # Names
 
 
-def task_of(name: str) -> Command:
+def task_of(name: str) -> type[Task]:
     """The class of the tasks of a command that counts."""
-    task: Command = import_module(f"{commands.__name__}.{name}").main.task
+    task: type[Task] = import_module(f"{commands.__name__}.{name}").main.task
     return task
 
 

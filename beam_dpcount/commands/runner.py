@@ -59,7 +59,10 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         looks.look(task, source, transform)
         return
     check(source, files)  # after the options: a mistake in one is reported before a row is read
-    task.save_plan(flags)
+    if options.save_plan is not None:
+        from beam_dpcount.commands import plan_files  # here: few runs save one
+
+        plan_files.save(task, flags)
     lane.prepare(task, source, files, transform)
     about = manifest.text(task, budget)
     place = streams.place_of(options.output, options.output_format)

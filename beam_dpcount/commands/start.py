@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from beam_dpcount.commands import stop
+from beam_dpcount.commands.app import Main
 from beam_dpcount.commands.files.streams import notes_aside
 from beam_dpcount.commands.options import Parser
 from beam_dpcount.commands.task import Task
@@ -22,28 +23,18 @@ class Command(Protocol):
     def of(self, options: argparse.Namespace) -> Task: ...
 
 
-class CommandLine:
-    """The function that runs a task on a command line.
+def command(task: Command) -> Main:
+    """The function that runs a task on a command line; `task` is an attribute of it."""
 
-    Attributes:
-      task: the class of tasks.
-    """
-
-    __name__ = "main"
-
-    def __init__(self, task: Command) -> None:
-        self.task = task
-
-    def __call__(self, argv: Sequence[str] | None = None) -> None:
+    def main(argv: Sequence[str] | None = None) -> None:
         """Run the command; raises what `run` raises."""
-        parser = self.task.parser()
+        parser = task.parser()
         options, flags = parser.parse_known_args(argv)
-        start(self.task, options, flags, parser.names())
+        start(task, options, flags, parser.names())
 
-
-def command(task: Command) -> CommandLine:
-    """The function that runs a task on a command line."""
-    return CommandLine(task)
+    entry: Any = main
+    entry.task = task
+    return main
 
 
 def start(

@@ -159,13 +159,6 @@ class Task(ABC):
             self.lists[name] = opt.public_list(name, self.options, inputs)
         return self.lists[name]
 
-    def save_plan(self, flags: Sequence[str] = ()) -> None:
-        """Writes the plan that --save-plan names, if any; `flags` are options for Beam."""
-        if self.options.save_plan is not None:
-            from beam_dpcount.commands import plan_files  # here: it imports YAML
-
-            plan_files.save(self, flags)
-
     @property
     def goes_on(self) -> bool:
         """Whether this is one of several runs with one state, which are one count together."""
