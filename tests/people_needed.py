@@ -71,8 +71,10 @@ def main() -> None:
         text = table(rows)
         print(text)
         if write:
+            begin, end = parts(rows)
             page = PAGE.read_text(encoding="utf-8")
-            PAGE.write_text(page.replace(printed(rows), text), encoding="utf-8")
+            page = page.replace(f"{begin}{printed(rows)}{end}", f"{begin}{text}{end}")
+            PAGE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
