@@ -41,7 +41,7 @@ OF_A_RUN = ("until", "delay", "dry_run", "check", "verbose", "overwrite")
 _NOT_IN_PLANS = (*OF_A_RUN[2:], "save_plan")
 # An option, and whether a value follows.
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)( (?=[0-9'\"~./<]|[A-Z]+\b))?")
-_PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@|[?&]password=", re.IGNORECASE)
+_PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@|[?&]\w*password=", re.IGNORECASE)
 
 ONE_RUN = "{name} is of one run, and not of a plan: give {option} on the command line"
 UNKNOWN = "unknown name {name!r}: {meant}"
