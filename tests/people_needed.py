@@ -23,7 +23,13 @@ METRICS = {
     "median": "quantiles(x, 0, 1, 0.5)",
 }
 # Only the errors of counts so far depend on how long the clock is.
-VIEWS = (("each", None), ("last 7", None), ("so-far", 30), ("so-far", 365), ("so-far", 8760))
+VIEWS: tuple[tuple[str, int | None], ...] = (
+    ("each", None),
+    ("last 7", None),
+    ("so-far", 30),
+    ("so-far", 365),
+    ("so-far", 8760),
+)
 WANTS = ("5%", "10%")
 
 
@@ -47,7 +53,8 @@ def table(rows: int) -> str:
     lines = [" | ".join(["", *heads]), "|".join(["---"] * (len(heads) + 1))]
     for name, metric in METRICS.items():
         cells = [
-            " / ".join(f"{needed(metric, *view, want, rows):,}" for want in WANTS) for view in VIEWS
+            " / ".join(f"{needed(metric, view, ticks, want, rows):,}" for want in WANTS)
+            for view, ticks in VIEWS
         ]
         lines.append(" | ".join([name, *cells]))
     return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)

@@ -15,6 +15,8 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.people import Bound, Seen
+from beam_dpcount.counters.summed_views import SummedViews
+from beam_dpcount.counters.views import CombinedViews
 from beam_dpcount.lanes.cells import Times
 from beam_dpcount.lanes.frames import Frame
 from beam_dpcount.lanes.parts import PartsLane
@@ -59,7 +61,13 @@ COUNTS: dict[str, dict[str, Any]] = {
         "keys": ["a", "b"],
         "users": USERS,
     },
-    "combined": {"clock": [HOURS, HOURS.each(), HOURS.last(3)], "keys": ["a", "b"]},
+    "combined": {
+        "budget": dp.ZCDP(0.5),
+        "clock": [HOURS, HOURS.each(), HOURS.last(3)],
+        "keys": ["a", "b"],
+        "prefer": "so-far",
+    },
+    "sums": {"clock": [HOURS, HOURS.each(), HOURS.last(3)], "keys": ["a", "b"]},
     "views": {"clock": [HOURS.each(), HOURS.last(2), HOURS.restart(2)], "keys": ["a"]},
     "endless": {"clock": dp.Clock("1h", start=0).restart(4), "keys": ["a", "b"]},
 }
@@ -128,6 +136,14 @@ def nights(
         released, state = ran(plan(name, hours), rows, state)
         state = CountState.unpacked(state.packed())
         yield released, state
+
+
+def test_views_are_combined_in_both_ways() -> None:
+    combined, sums = (plan(name, TICKS).combined for name in ("combined", "sums"))
+    assert combined is not None
+    assert isinstance(combined.views, CombinedViews)
+    assert sums is not None
+    assert isinstance(sums.views, SummedViews)
 
 
 @each_count

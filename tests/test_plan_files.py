@@ -6,7 +6,9 @@ import argparse
 import os
 import re
 import secrets
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +163,19 @@ def test_a_plan_from_elsewhere(here: Path) -> None:
     first = Path("out.csv").read_bytes()
     assert counted("ticks", *words, "--overwrite").status == 0
     assert Path("out.csv").read_bytes() == first
+
+
+def test_a_plan_from_elsewhere_fills_its_table(here: Path) -> None:
+    """The path of a file of SQLite stands in a URL."""
+    Path("plans").mkdir()
+    words = ("--input", "events.csv", *TICKS, "--view", "each", *LARGE, "--state", "c.state")
+    words += ("--output", "sqlite:///t.db?table=ticks", "--until", 120)
+    assert counted("ticks", *words, "--save-plan", "plans/plan.yaml").status == 0
+    assert "output: sqlite:///../t.db?table=ticks" in Path("plans/plan.yaml").read_text()
+    os.chdir("plans")
+    assert "ticks 3 to 5 of 6 added" in night(150).out
+    with closing(sqlite3.connect(here / "t.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM ticks").fetchall() == [(10,)]
 
 
 @pytest.mark.parametrize("name", ["ticks", "count"])

@@ -7,6 +7,7 @@ import json
 import math
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
@@ -16,10 +17,12 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.summed_views import MOST_SUMMED, SummedViews
 from beam_dpcount.counters.views import MOST_LAGS, MOST_TICKS, CombinedViews, can_combine
 from beam_dpcount.dofns.events import JoinEach, Parts, ToPart
 from beam_dpcount.dofns.releases import Release
 from beam_dpcount.mechanisms.base import FloatArray
+from beam_dpcount.mechanisms.simple import Simple2
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 from beam_dpcount.noise.entropy import SystemNoise
 from beam_dpcount.states.all_vectors import Reading
@@ -145,6 +148,7 @@ def test_what_views_cost_together(ticks: int) -> None:
         count = dp.TickCount(RHO, some, keys=dp.TOTAL, prefer=prefer)
         if count.combined is None:
             return np.array([np.mean(count.counter.stddevs(ticks))])
+        assert isinstance(count.combined.views, CombinedViews)
         return count.combined.views.stddevs.mean(axis=0)
 
     best = np.concatenate([means(view) for view in views])
@@ -200,7 +204,7 @@ def test_bounded_streaming_and_data_frames_say_the_same_of_the_same_noise() -> N
 
     names = ("count", "count_each", "count_last_5")
     for path in ("bounded", "streaming"):
-        counting = count(path=path)
+        counting = count(path=path, prefer="so-far")
         assert counting.combined is not None
         assert counting.combined.names == names
         rows = run(lambda p, c=counting: p | feed(ROWS) | c).releases
@@ -216,6 +220,7 @@ def test_bounded_streaming_and_data_frames_say_the_same_of_the_same_noise() -> N
         alone = run(lambda p, e=last: p | feed(ROWS) | e).releases
         others = {(r.key, r.step): r.value for r in alone}
         combined = counting.combined
+        assert isinstance(combined.views, CombinedViews)
         for key in "ab":
             state = combined.views.init()
             for row in sorted((r for r in rows if r.key == key), key=lambda r: r.step):
@@ -224,13 +229,13 @@ def test_bounded_streaming_and_data_frames_say_the_same_of_the_same_noise() -> N
                 assert [row.values[name] for name in names] == numbers
                 stddevs = combined.views.stddevs[row.step - 1].tolist()
                 assert [row.stddevs[name] for name in names] == stddevs
-                for name, value, stddev in zip(names, numbers, stddevs, strict=True):
-                    half = combined.half_width(stddev)
+                halves = combined.views.half_widths_at(row.step, 0.95)
+                for name, value, half in zip(names, numbers, halves, strict=True):
                     assert (row.lows[name], row.highs[name]) == (value - half, value + half)
                 assert row.values["count_last_9"] == others[key, row.step]
     table = pa.table({"k": [k for k, _, _ in ROWS], "t": [at // SECOND for _, _, at in ROWS]})
-    frame = count().over(table, key="k", time="t").to_pylist()
-    bounded = run(lambda p: p | feed(ROWS) | count(path="bounded")).releases
+    frame = count(prefer="so-far").over(table, key="k", time="t").to_pylist()
+    bounded = run(lambda p: p | feed(ROWS) | count(path="bounded", prefer="so-far")).releases
     found = {(r.key, r.step): r.values["count_each"] for r in bounded}
     assert {(r["key"], r["step"]): r["count_each"] for r in frame}.keys() == found.keys()
 
@@ -270,8 +275,9 @@ def test_rows_of_other_views_do_not_go_on_from_a_state() -> None:
 
 
 def test_weights_are_not_pickled_and_depend_on_nothing_else() -> None:
-    combined = count().combined
+    combined = count(prefer="so-far").combined
     assert combined is not None
+    assert isinstance(combined.views, CombinedViews)
     before = len(pickle.dumps(combined))
     _ = combined.views.stddevs
     assert len(pickle.dumps(combined)) == before
@@ -279,24 +285,26 @@ def test_weights_are_not_pickled_and_depend_on_nothing_else() -> None:
 
 
 def test_what_prefer_does() -> None:
-    balanced = count()
-    assert [float(part.share) for part in balanced._parts] == [0.3, 0.225, 0.225, 0.25]
-    shares = {name: count(prefer=name)._parts for name in ("so-far", "each", "last")}
-    assert [float(part.share) for part in shares["each"]] == [0.15, 0.45, 0.15, 0.25]
+    balanced = count(views=VIEWS[:3])
+    assert [float(part.share) for part in balanced._parts] == [0.4, 0.3, 0.3]
+    shares = {name: count(prefer=name, views=VIEWS[:3])._parts for name in ("so-far", "last")}
+    assert [float(part.share) for part in shares["so-far"]] == [0.7, 0.15, 0.15]
+    of_four = [float(part.share) for part in count(prefer="so-far")._parts]
+    assert of_four == pytest.approx([0.525, 0.1125, 0.1125, 0.25])
+    assert [float(x.share) for x in count(prefer="each", views=VIEWS[:3])._parts] == [0.2, 0.6, 0.2]
     assert sum(part.share for part in shares["last"]) == 1
     most = {
-        n: c.combined.largest_stddevs
-        for n, c in ((n, count(prefer=n)) for n in shares)
+        n: {column: stddev for column, (stddev, _) in c.combined.largest.items()}
+        for n, c in ((n, count(prefer=n, views=VIEWS[:3])) for n in shares)
         if c.combined
     }
     assert min(most, key=lambda n: most[n]["count"]) == "so-far"
-    assert min(most, key=lambda n: most[n]["count_each"]) == "each"
     assert min(most, key=lambda n: most[n]["count_last_5"]) == "last"
     assert "count and count_each are computed from the releases of both, count_last_5" in str(
         balanced
     )
-    worst = balanced.combined.largest_stddevs if balanced.combined else {}
-    assert f"count_each {worst['count_each']:.3g}" in str(balanced)
+    worst, _ = balanced.combined.largest["count_each"] if balanced.combined else (0, 0)
+    assert f"count_each {worst:.3g}" in str(balanced)
 
 
 def test_a_count_that_restarts_may_stand_beside_the_count_so_far() -> None:
@@ -318,7 +326,8 @@ def test_a_count_that_restarts_may_stand_beside_the_count_so_far() -> None:
         {"prefer": "restart"},
         {"prefer": "so far"},
         {"prefer": "last", "views": VIEWS[:2]},
-        {"prefer": "each", "views": VIEWS[1:]},
+        {"prefer": "each", "views": VIEWS[2:]},
+        {"prefer": "so-far", "views": VIEWS[1:]},
         {"prefer": "each", "views": CLOCK.each()},
         {"prefer": "each", "what": dp.Mean("ms", 0, 5)},
         {"prefer": "each", "what": [dp.Count(), dp.Sum("ms", 0, 5)]},
@@ -332,14 +341,6 @@ def test_what_cannot_be_preferred_is_said(options: dict[str, Any]) -> None:
         count(**options)
 
 
-def test_pure_budgets_are_split_as_ever() -> None:
-    counting = dp.TickCount(dp.PureDP(1.0), VIEWS[:2], keys=["a"])
-    assert counting.combined is None
-    assert [part.share for part in counting._parts] == [0.5, 0.5]
-    with pytest.raises(ParameterError, match="prefer"):
-        dp.TickCount(dp.PureDP(1.0), VIEWS[:2], keys=["a"], prefer="each")
-
-
 def test_people_are_protected_in_combined_views_too() -> None:
     users = dp.Users(lambda event: event["who"], 3, per_key=3)
     counting = count(views=VIEWS[:3], users=users, value=lambda event: event)
@@ -350,6 +351,157 @@ def test_people_are_protected_in_combined_views_too() -> None:
     released = run(lambda p: p | feed(rows, Any) | counting).releases
     assert len(released) == 48
     assert all(isinstance(r.values["count"], float) for r in released)
+
+
+# Views that are sums of one
+
+EPSILON = dp.ApproxDP(1.0, 1e-6)
+
+
+def summed(**options: Any) -> dp.TickCount:
+    views = [CLOCK, CLOCK.each(), CLOCK.last(5), CLOCK.restart(6)]
+    given = {"budget": EPSILON, "views": views, "keys": ["b", "a"], **options}
+    return dp.TickCount(given.pop("budget"), given.pop("views"), **given)
+
+
+def test_sums_take_the_whole_budget_once() -> None:
+    counting = summed()
+    (part,) = counting._parts
+    assert part.share == 1
+    assert part.engine.counter.budget == EPSILON
+    alone = dp.TickCount(EPSILON, CLOCK.each(), keys=["a"])
+    assert part.engine.counter.noise_variance == alone.counter.noise_variance
+    assert counting.epsilon_at(1e-6) == alone.epsilon_at(1e-6) <= 1
+    ledger = dp.Ledger(EPSILON)
+    whole = summed(budget=ledger.share(1))
+    rows = run(lambda p: p | feed(ROWS) | whole).releases
+    assert len(rows) == 48
+    assert ledger.left == 0
+    assert ledger.epsilon_at(1e-6) <= 1 + 1e-9  # rounded up
+
+
+def test_sums_are_exact_and_the_same_on_every_path() -> None:
+    """Each number is the sum of the released ones of its ticks, whichever path they take."""
+    import pyarrow as pa
+
+    table = pa.table({"k": [k for k, _, _ in ROWS], "t": [at // SECOND for _, _, at in ROWS]})
+    noise = ScriptedEntropy(3)
+    frame = summed(entropy=noise).over(table, key="k", time="t").to_pylist()
+    found = [("frame", row["key"], row["step"], row["restart"], row) for row in frame]
+    for path in ("bounded", "streaming"):
+        counting = summed(path=path, entropy=noise)
+        for row in run(lambda p, c=counting: p | feed(ROWS) | c).releases:
+            columns = dict(row.values)
+            for suffix in ("stddevs", "lows", "highs"):
+                named = getattr(row, suffix).items()
+                columns |= {f"{name}_{suffix[:-1]}": x for name, x in named}
+            found.append((path, row.key, row.step, row.restart, columns))
+    assert len(found) == 3 * 48
+    counter = replace(summed()._parts[0].engine.counter, mechanism=Simple2(24))
+    for path, key in itertools.product(("frame", "bounded", "streaming"), "ab"):
+        rows = sorted((r for r in found if r[:2] == (path, key)), key=lambda r: r[2])
+        each = [row["count_each"] for *_, row in rows]
+        for t, (*_, restart, row) in enumerate(rows, 1):
+            first = (t - 1) // 6 * 6
+            assert restart == first // 6 + 1
+            windows = {"count": 0, "count_last_5": max(0, t - 5), "count_restart_6": first}
+            for name, begin in {**windows, "count_each": t - 1}.items():
+                assert row[name] == sum(each[begin:t])
+                assert row[f"{name}_stddev"] == pytest.approx(
+                    math.sqrt(counter.variance(t - begin))
+                )
+                half = dp.half_width(counter, t - begin)
+                assert row[f"{name}_low"] == pytest.approx(row[name] - half)
+                assert row[f"{name}_high"] == pytest.approx(row[name] + half)
+    bounded = {r[1:3]: r[4] for r in found if r[0] == "bounded"}
+    for path, key, step, _, row in found:
+        if path == "frame":
+            same = bounded[key, step]
+            assert {name: row[name] for name in same} == same
+
+
+def test_intervals_of_sums_hold_95_in_100() -> None:
+    """By the whole law of a sum of three discrete Laplace draws."""
+    views = SummedViews(dp.calibrate(SingleSteps(9), dp.PureDP(1.0)), (1, 3), 9)
+    at = np.arange(-60, 61)
+    one = np.exp(-np.abs(at) / 1.0)
+    one /= one.sum()
+    three = np.convolve(np.convolve(one, one), one)
+    middle = len(three) // 2
+    half = views.half_widths_at(9, 0.95)[1]
+    inside = three[middle - int(half) : middle + int(half) + 1].sum()
+    assert inside >= 0.95 > inside - 2 * three[middle + int(half)]
+    assert views.largest(0.95)[1] == (pytest.approx(views.stddevs_at(9)[1]), half)
+
+
+LONG = dp.Clock("1h", start=0, ticks=8760)
+
+
+@pytest.mark.parametrize(
+    ("budget", "views", "sums"),
+    [
+        (EPSILON, [LONG.each(), LONG.last(7)], True),
+        (EPSILON, [LONG.each(), LONG.restart(24)], True),
+        (EPSILON, [LONG, LONG.each()], False),
+        (EPSILON, [CLOCK, CLOCK.each()], True),
+        (dp.PureDP(1.0), [CLOCK, CLOCK.each()], True),
+        (dp.PureDP(1.0), [LONG, LONG.each()], False),
+        (RHO, [CLOCK, CLOCK.each()], False),
+        (RHO, [CLOCK, CLOCK.last(5)], False),
+        (EPSILON, [LONG.each(), LONG.last(MOST_SUMMED + 1)], False),
+    ],
+    ids=str,
+)
+def test_sums_are_taken_where_they_lose_least(budget: Any, views: Any, sums: bool) -> None:
+    counting = dp.TickCount(budget, views, keys=["a"])
+    assert (len(counting._parts) == 1) == sums
+    apart, summable = counting._parts_with(counting._shares_of_combined()), counting._summed_parts()
+    if not summable:
+        return
+    split, together = (counting._stddevs_of(parts) for parts in (apart, summable))
+    assert (
+        max(together[n] / split[n] for n in split) <= max(split[n] / together[n] for n in split)
+    ) == sums
+
+
+def test_what_is_preferred_decides_between_sums_and_shares() -> None:
+    clock = dp.Clock("1d", start=0, ticks=365)
+    views = [clock, clock.each()]
+    found = {
+        prefer: dp.TickCount(EPSILON, views, keys=["a"], prefer=prefer)
+        for prefer in (None, "so-far", "each")
+    }
+    assert {prefer: len(count._parts) for prefer, count in found.items()} == {
+        None: 1,
+        "so-far": 2,
+        "each": 1,
+    }
+    assert "count_each takes the whole budget, and count is a sum of its releases" in str(
+        found[None]
+    )
+
+
+def test_people_are_bounded_by_window_where_a_count_restarts() -> None:
+    """So that it is no sum of what each tick counts."""
+    users = dp.Users(lambda event: event["who"], 3)
+    with_restart = summed(users=users, value=lambda event: event)
+    assert len(with_restart._parts) == 4
+    views = [CLOCK, CLOCK.each(), CLOCK.last(5)]
+    without = summed(users=users, value=lambda event: event, views=views)
+    assert len(without._parts) == 1
+    assert without._parts[0].engine.counter.l1_sensitivity == 3
+
+
+def test_alarms_watch_sums_as_they_watch_a_count_with_that_noise() -> None:
+    days = dp.Clock("1d", start=0, ticks=24)
+    both = dp.TickCount(dp.PureDP(1.0), [days.each(), days.last(5)], keys=["a", "b"])
+    assert len(both._parts) == 1
+    alone = dp.TickCount(dp.PureDP(1.0), days.last(5), keys=["a", "b"])
+    assert isinstance(alone.counter.mechanism, dp.mechanisms.Differences)
+    margins = {dp.Alarm(count, 100).threshold for count in (alone,)}
+    assert {dp.Alarm(both, 100, column="count_last_5").threshold} == margins
+    each = dp.TickCount(dp.PureDP(1.0), days.each(), keys=["a", "b"])
+    assert dp.Alarm(both, 100, column="count_each").threshold == dp.Alarm(each, 100).threshold
 
 
 def test_sums_are_combined_on_their_own_unit() -> None:

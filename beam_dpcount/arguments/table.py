@@ -255,7 +255,8 @@ OUTPUT = parsed(
     "output",
     """
     output OUT: path, run files, required
-        a .csv, .jsonl or .parquet file, or .csv.gz, .jsonl.gz; - is standard output
+        a .csv[.gz], .jsonl[.gz] or .parquet file, a table of postgresql:// or sqlite:///, or -
+        (standard output)
     output_format {csv,jsonl,parquet}: text, run files, more
         of --output - (default csv)
     plot PNG: path, run files

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import beam_dpcount as dp
 from beam_dpcount.budget.budgets import Budget
+from beam_dpcount.commands.files.addresses import name_of
 from beam_dpcount.commands.files.beside import beside, created
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.commands.files.inputs import exists_afar, remedy
@@ -91,7 +92,7 @@ def text(task: Task, budget: Budget) -> str:
         again = _AGAIN_OF_STATE
     parameters = {n: x for n, x in options.given.items() if n not in _LEFT_OUT}
     about = {
-        "file": os.path.basename(options.output),
+        "file": name_of(options.output),
         "what": task.heading,
         "command": task.name,
         "guarantee": task.guarantee(),

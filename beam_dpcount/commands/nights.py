@@ -23,6 +23,7 @@ from beam_dpcount.commands import manifest, outputs, spending, stop, summary
 from beam_dpcount.commands.app import say, warn
 from beam_dpcount.commands.by_columns import LABEL, all_rows
 from beam_dpcount.commands.files import growing, states, tables
+from beam_dpcount.commands.files.addresses import is_file, is_table, name_of
 from beam_dpcount.commands.files.columns import columns_of
 from beam_dpcount.commands.files.events import check, notes, ready
 from beam_dpcount.commands.files.formats import STANDARD, InputError, InputFile, Places, Source
@@ -73,6 +74,7 @@ def run(task: Any, flags: Sequence[str], names: Collection[str]) -> None:
     source = ready(task.source())
     files = files_of(source)
     places = Places([source.label(data.path) for data in files])
+    outputs.check_table(options)
     growing.check(options.output)
     _check_places(task, places.paths)
     if options.dry_run and not os.path.exists(options.state):
@@ -102,7 +104,8 @@ def _check(task: Sentence, flags: Sequence[str]) -> None:
     if why := needs_rows(task, flags):
         raise InputError(f"--state counts whole columns, which excludes {why}: leave one out")
     for name in ("plot", "report"):
-        if getattr(options, name) and growing.is_folder(options.output):
+        whole = not is_table(options.output) and not growing.is_folder(options.output)
+        if getattr(options, name) and not whole:
             raise InputError(f"--{name} reads the output back: give a .csv or .jsonl file")
 
 
@@ -110,7 +113,7 @@ def _check_places(task: Sentence, paths: Sequence[str]) -> None:
     """Refuse files that would lie in one place, or be read as rows."""
     options = task.options
     tables.check_place(f"--state {options.state!r}", options.state)
-    named = options.output, manifest.path_of(options.output), options.plot, options.report
+    named = *outputs.place(options), options.plot, options.report
     written = [*filter(None, named), *states.beside(options.state)]
     outputs.check_files(options, paths, written)
     with named_as_options(options):
@@ -149,7 +152,7 @@ def _run(
     new = before or _new(options)
     lane = _made(task, source, files, places, new)
     about = manifest.text(task, task.given)
-    output = growing.growing(options.output, tables.schema_of(task.table().schema, about))
+    output = growing.growing(options.output, task.table(), about, task.guarantee())
     ticks, made = task.count.ticks_released, list[str]()
     if before is None:
         if not ticks:
@@ -174,7 +177,8 @@ def _run(
         said = [f"{_ticks(task, ticks, before)} added: {options.output}"]
     else:
         said = ["no tick has ended since the last run: nothing was counted or added"]
-    manifest.write(options.output, about)
+    if is_file(options.output):
+        manifest.write(options.output, about)
     missing = []
     if options.plot or options.report:
         from beam_dpcount.commands import drawing  # here: few runs draw
@@ -184,7 +188,9 @@ def _run(
             missing = drawing.draw(task, warned)
     warn([*missing, *_ending(task)])
     said += [f"{name}: {path}" for name in ("plot", "report") if (path := getattr(options, name))]
-    say([*said, *(task.statements() if options.verbose else summary.lines(task))])
+    # Without a manifest the exact sentences are nowhere else.
+    verbose = options.verbose or not is_file(options.output)
+    say([*said, *(task.statements() if verbose else summary.lines(task))])
 
 
 def _ticks(task: Sentence, ticks: int, before: StateFile | None) -> str:
@@ -212,10 +218,15 @@ def _ending(task: Sentence) -> list[str]:
 
 def _new(options: Any) -> StateFile:
     """The state of a count that has not begun."""
-    output, account = (
-        states.recorded(options.state, path) for path in (options.output, options.account)
-    )
+    output, account = _recorded(options), states.recorded(options.state, options.account)
     return StateFile(uuid.uuid4().hex, os.urandom(_SECRET), {}, output, account)
+
+
+def _recorded(options: Any) -> str:
+    """How a state names its output."""
+    if not is_table(options.output):
+        return states.recorded(options.state, options.output)
+    return f"table={name_of(options.output)}"  # a database may move
 
 
 def _asked(task: Sentence) -> dict[str, str]:
@@ -238,7 +249,7 @@ def _check_same(options: Any, state: StateFile, asked: dict[str, str]) -> None:
         if was != now:
             said = {"option": option(name), "state": options.state, "was": was, "now": now}
             raise InputError((_KEYS if name == "keys" else _CHANGED).format(**said))
-    if (here := states.recorded(options.state, options.output)) != state.output:
+    if (here := _recorded(options)) != state.output:
         raise InputError(
             f"--output {here!r}: the releases of --state {options.state!r} are in {state.output!r} "
             "(from its folder): give that, and copy it when the run has ended"
@@ -302,8 +313,9 @@ def _complete(path: str, state: StateFile, output: growing.Growing) -> StateFile
         states.replace(path, state)
     elif output.size != state.size:
         raise InputError(
-            f"{output.path!r} is not as the last run left it ({state.size:,} bytes, and now "
-            f"{output.size:,}): restore it, as past releases never change; copies are yours to edit"
+            f"{output.path!r} is not as the last run left it ({state.size:,} {output.unit}, and "
+            f"now {output.size:,}): restore it, as past releases never change; copies are yours to "
+            "edit"
         )
     return state
 
@@ -404,6 +416,9 @@ def _foretell(
     """What a run would say."""
     options = task.options
     _made(task, source, files, places, state or _new(options))
+    if is_table(options.output):
+        output = growing.growing(options.output, task.table(), "", task.guarantee())
+        _ = output.check_new() if state is None else output.size
     ticks, so_far = task.count.ticks_released, 0 if state is None else state.ticks
     new = f"note: {many(max(ticks - so_far, 0), 'tick')} would be added to {options.output}"
     costs = ["note: the state has been charged: the run would cost nothing more"]

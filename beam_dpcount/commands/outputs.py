@@ -11,6 +11,7 @@ from beam_dpcount.budget.account_file import is_account
 from beam_dpcount.commands import manifest, spending
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.files import streams, tables
+from beam_dpcount.commands.files.addresses import address_of, is_afar, is_file, is_table
 from beam_dpcount.commands.files.formats import STANDARD, InputError
 from beam_dpcount.commands.options import named_as_options
 
@@ -26,20 +27,25 @@ def there(options: argparse.Namespace) -> list[str]:
 
 def named(options: argparse.Namespace) -> list[str]:
     """The files that are written."""
-    places = options.output, options.rejected, options.plot, options.report
-    outputs = [path for path in places if path and path != STANDARD]
-    return outputs if options.output == STANDARD else [*outputs, manifest.path_of(options.output)]
+    return [*place(options), *filter(None, (options.rejected, options.plot, options.report))]
+
+
+def place(options: argparse.Namespace) -> list[str]:
+    """The output and its manifest, if it is a file."""
+    output = options.output
+    return [output, manifest.path_of(output)] if is_file(output) else []
 
 
 def check(options: argparse.Namespace, paths: Sequence[str]) -> None:
     """Raise InputError for outputs that cannot be written, or overwrite an input or each other."""
     outputs = named(options)
+    check_table(options)
     if options.output == STANDARD:
         streams.check(options.output_format)
-    else:
+    elif options.output_format is not None:
+        raise InputError("--output-format is for --output -; else the name of OUT says it")
+    elif not is_table(options.output):
         tables.check_output(options.output)
-        if options.output_format is not None:
-            raise InputError("--output-format is for --output -; else the name of OUT says it")
     check_files(options, paths, outputs)
     if options.account is not None:
         with named_as_options(options):
@@ -52,6 +58,14 @@ def check(options: argparse.Namespace, paths: Sequence[str]) -> None:
         tables.check_output(options.rejected)
     if not options.overwrite and not options.dry_run:
         manifest.check_new(outputs)
+
+
+def check_table(options: argparse.Namespace) -> None:
+    """Raise InputError for an address that has no table, or has a password."""
+    if is_table(options.output):
+        address_of(options.output)
+        if options.overwrite:
+            raise InputError("--overwrite is for files: rows of a table are never overwritten")
 
 
 def check_files(options: argparse.Namespace, paths: Sequence[str], outputs: Sequence[str]) -> None:
@@ -76,13 +90,13 @@ def check_files(options: argparse.Namespace, paths: Sequence[str], outputs: Sequ
         if not options.plot.endswith(".png"):
             raise InputError(f"--plot must end in .png, got {options.plot!r}")
         tables.check_place(f"--plot {options.plot!r}", options.plot)
-        if "://" in options.output:
+        if is_afar(options.output):
             raise InputError("--plot reads the output back, which must be a local file")
     if options.report:
         if not options.report.endswith((".html", ".htm")):
             raise InputError(f"--report must end in .html, got {options.report!r}")
         tables.check_place(f"--report {options.report!r}", options.report)
-        if "://" in options.output:
+        if is_afar(options.output):
             raise InputError("--report reads the output back, which must be a local file")
     for path in outputs:
         if is_account(path):

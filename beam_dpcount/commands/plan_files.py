@@ -41,6 +41,7 @@ OF_A_RUN = ("until", "delay", "dry_run", "check", "verbose", "overwrite")
 _NOT_IN_PLANS = (*OF_A_RUN[2:], "save_plan")
 # An option, and whether a value follows.
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)( (?=[0-9'\"~./<]|[A-Z]+\b))?")
+_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/?][^?]*)(.*)", re.IGNORECASE)  # a path in a URL
 _PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@|[?&]\w*password=", re.IGNORECASE)
 
 ONE_RUN = "{name} is of one run, and not of a plan: give {option} on the command line"
@@ -377,6 +378,8 @@ def _is_here(path: str) -> bool:
 
 def _from(folder: str, text: str) -> str:
     """A path from a folder; one that is the same from everywhere stays as it is."""
+    if sqlite := _SQLITE.match(text):
+        return f"{sqlite[1]}{_from(folder, sqlite[2])}{sqlite[3]}"
     if "://" in text or text == STANDARD or os.path.isabs(text) or _is_here(f"{folder}/"):
         return text
     return os.path.relpath(text, folder or ".") + "/" * text.endswith("/")

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands import manifest, outputs, spending, stop, summary
 from beam_dpcount.commands.app import say, warn
-from beam_dpcount.commands.files import streams, tables
+from beam_dpcount.commands.files import databases, streams, tables
+from beam_dpcount.commands.files.addresses import is_file, is_table
 from beam_dpcount.commands.files.events import check, notes, ready
-from beam_dpcount.commands.files.formats import STANDARD, InputError, Places
+from beam_dpcount.commands.files.formats import InputError, Places
 from beam_dpcount.commands.files.inputs import files_of
 from beam_dpcount.commands.lanes import lane_of
 from beam_dpcount.commands.options import named_as_options
 from beam_dpcount.commands.progress import Progress
 from beam_dpcount.commands.report import UNBOUNDED, WARNING, past_horizon
+from beam_dpcount.noise.replay import ReplayableEntropy
 
 if TYPE_CHECKING:
     from beam_dpcount.commands.task import Task
@@ -67,6 +69,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
     about = manifest.text(task, budget)
     place = streams.place_of(options.output, options.output_format)
     task.output = tables.Output(place, task.table(), about)
+    table = _table(task)
     lane.write(task.output)
     weak = weakness(budget, getattr(options, "select_delta", None) or 0.0)
     warned, missing = [f"warning: {weak}"] if weak else [], []
@@ -78,7 +81,7 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         foretold = [*outputs.there(options), *spending.foretold(task, named), *task.foretold()]
         say([summary.DRY, *warnings, *told, f"note: {lane.says}", *foretold])
         return
-    beside = None if options.output == STANDARD else manifest.path_of(place)
+    beside = manifest.path_of(place) if is_file(options.output) else None
     made = place, beside, options.rejected, options.plot, options.report
     stop.expect(*(path for path in made if path))
     size = sum(data.size_in_bytes for data in files)
@@ -89,7 +92,9 @@ def run(task: Task, flags: Sequence[str], names: Collection[str]) -> None:
         # How much is released is said in any case, before the budget is spent: it has no label.
         say([*(line for line in told if verbose or line[:5] not in _NOTES), *spent])
         late = finished(lane, size)
-    if beside is None:
+    if table is not None:
+        _insert(task, table)
+    elif beside is None:
         streams.give_out(place)
     else:
         manifest.write(place, about)
@@ -119,6 +124,27 @@ def finished(lane: Any, size: int) -> Any:
     """Counts, and shows how far it has come; as `Pipeline.run`."""
     with Progress(size=size) as progress:
         return lane.run(progress)
+
+
+def _table(task: Task) -> databases.DatabaseTable | None:
+    """The table that is the output, if it is one; an InputError if it takes no rows of this run."""
+    if not is_table(task.options.output):
+        return None
+    table = databases.DatabaseTable(task.options.output, task.table(), task.guarantee())
+    table.check(grows=isinstance(task.entropy, ReplayableEntropy))
+    return table
+
+
+def _insert(task: Task, table: databases.DatabaseTable) -> None:
+    """Inserts what was released."""
+    stop.note(task.where, "the table has all rows of this run, or none")
+    try:
+        inserted = table.insert(task.output.records())
+    except InputError as error:
+        path = streams.spared(task.output.path, table.name)
+        raise InputError(f"{error}; the counts are complete, and charged: {path}") from None
+    stop.note(task.where, "the table has all rows of this run")
+    say([f"rows inserted: {inserted:,}; all others were there"])
 
 
 def _of_truth(options: argparse.Namespace) -> list[str]:

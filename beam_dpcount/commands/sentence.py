@@ -324,7 +324,7 @@ class Sentence(TickTask):
         if self.alarm is not None:
             for name, said in self.alarm.describe().items():
                 lines.append(f"note: alarm, {name.replace('_', ' ')}: {said}")
-        if len(self.views) > 1:
+        if len(self.parts) > 1 and len(self.views) > 1:
             shares = shares_of(self.parts)
             bounded = "; people are bounded in each" * (options.user is not None)
             lines.append(f"note: the views share the budget, {shares}{bounded}")
@@ -548,7 +548,7 @@ class Sentence(TickTask):
             for name, stddev in largest_stddevs(part, combined).items():
                 half = stddev * half_widths(part.engine.counter)
                 if combined is not None and name in combined.names:
-                    half = combined.half_width(stddev)
+                    _, half = combined.largest[name]
                 found[name] = half, stddev
         return {name: found[name] for name in self.count.columns if name in found}
 
@@ -570,9 +570,9 @@ class Sentence(TickTask):
             lines.append(f"{part.label}: {counter.mechanism.name}, {type(counter.law).__name__}")
             combined = self.count.combined
             if combined is not None and part.names[0] in combined.names:
-                stddev = combined.largest_stddevs[part.names[0]]
-                half = combined.half_width(stddev)
-                lines += [f"with what the other views say: 95 % within ± {half:.4g}", ""]
+                halves = {name: combined.largest[name][1] for name in part.names}
+                within = ", ".join(f"{name} ± {half:.4g}" for name, half in halves.items())
+                lines += [f"with what the releases say of one another: 95 % within {within}", ""]
             elif part.engine.is_number:
                 lines += [table(counter), rule_of_thumb(counter), ""]
         return lines

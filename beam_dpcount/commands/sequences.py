@@ -29,6 +29,7 @@ from beam_dpcount.checks import ParameterError, check_whole
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands.figures import keys as plot_keys
 from beam_dpcount.commands.figures.pictures import Ranked, Words
+from beam_dpcount.commands.files.addresses import is_afar
 from beam_dpcount.commands.files.formats import Event, InputError, Places, Source, Table, text
 from beam_dpcount.commands.report import LEVEL, Estimate, how_often, many, unchecked
 from beam_dpcount.commands.start import command
@@ -207,7 +208,7 @@ class Sequences(Task):
     def findings(self) -> list[str]:
         """The top words of the last releases of some keys; nothing for a remote output."""
         options = self.options
-        if "://" in options.output:
+        if is_afar(options.output):
             return []
         last, least = self.output.last, options.min_count
         if not last:

@@ -107,7 +107,8 @@ class Sizing:
             measures = [metric for metric in part.metrics for _ in metric.columns]
             columns = _columns(part, events, count.users)
             if combined is not None and part.names[0] in combined.names:
-                columns = [_combined(column, combined) for column in columns]
+                ((column,), measures) = columns, measures * len(part.names)
+                columns = [_combined(replace(column, name=name), combined) for name in part.names]
             for name, metric, column in zip(part.names, measures, columns, strict=False):
                 found[name] = _row(name, metric, column)
         return [found[name] for name in count.columns]
@@ -177,13 +178,10 @@ def _trade(sizing: Sizing, budget: Budget) -> list[str]:
     if count.combined is None:
         return []
     said = []
-    for name in count.combinable:
+    for name in count.preferable:
         combined = sizing.count(budget, name).combined
         if combined is not None:
-            halves = (
-                f"{column} ± {combined.half_width(stddev):.3g}"
-                for column, stddev in combined.largest_stddevs.items()
-            )
+            halves = (f"{column} ± {half:.3g}" for column, (_, half) in combined.largest.items())
             said.append(f"{name}: {', '.join(halves)}")
     return [f"With --prefer {'; '.join(said)}."]
 
@@ -252,8 +250,7 @@ def _columns(part: Part, events: Sequence[Event], users: dp.Users | None) -> Col
 
 def _combined(column: ExpectedColumn, combined: CombinedColumns) -> ExpectedColumn:
     """A column with the noise that is left where views are combined."""
-    stddev = combined.largest_stddevs[column.name]
-    value, half = column.value or 0.0, combined.half_width(stddev)
+    (stddev, half), value = combined.largest[column.name], column.value or 0.0
     return replace(column, stddev=stddev, low=value - half, high=value + half)
 
 

@@ -20,6 +20,7 @@ from beam_dpcount.budget.charges import Charge, Charges
 from beam_dpcount.budget.odometer import PRESENCE, ColumnUse, listed, ordered
 from beam_dpcount.commands import options as opt
 from beam_dpcount.commands import repeats, stop
+from beam_dpcount.commands.files.addresses import is_afar
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.noise.replay import NOISE_FORMAT, ReplayableEntropy
 
@@ -276,7 +277,7 @@ def _mark(task: Task, inputs: list[list[Any]], flags: Sequence[str]) -> str:
     entropy = opt.entropy_of(options)
     if not isinstance(entropy, ReplayableEntropy) or flags or not inputs:
         return ""
-    if options.path == "streaming" or "://" in options.output:
+    if options.path == "streaming" or is_afar(options.output):
         return ""
     counted = {
         name: x for name, x in options.given.items() if name in options.counted or name in CHOOSING

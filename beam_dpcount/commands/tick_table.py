@@ -126,6 +126,14 @@ class TickTable(formats.Table):
         return [*columns, *([(self.alarm, int)] if self.alarm else [])]
 
     @property
+    def primary_key(self) -> tuple[str, ...]:
+        return ("key", "timestamp")
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        return ("start", "timestamp")
+
+    @property
     def alarm(self) -> str:
         cells: Any = self.cells
         return "" if cells.alarm is None else cells.alarm.name

@@ -43,6 +43,13 @@ def half_width(counter: Counter, t: int, level: float = 0.95) -> float:
     return _half_width(counter, counter.mechanism.row_norm2(t), level, t)
 
 
+def half_width_of_draws(counter: Counter, draws: int, level: float = 0.95) -> float | None:
+    """`half_width` of a release that sums so many draws; None if its draws are weighted."""
+    if not counter.mechanism.unit_weights or counter.share != 1:
+        return None
+    return _half_width(counter, draws, level, None)
+
+
 def largest_half_width(counter: Counter, level: float = 0.95) -> float:
     """`half_width` of the release that has the largest variance."""
     check_counter(counter)
@@ -112,6 +119,7 @@ def _reach(law: Law, terms: float) -> int:
     return int(12 * math.sqrt(law.variance * terms) + 40 * law.scale + 10)
 
 
+@lru_cache(maxsize=1 << 12)
 def _sum_quantile(law: Law, terms: int, level: float) -> int:
     """The least m with P(|sum of `terms` draws| <= m) >= level."""
     size = 1 << (2 * _reach(law, terms) + 1).bit_length()

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from beam_dpcount.counters.counter import Counter
+from beam_dpcount.counters.summed_views import SummedViews
 from beam_dpcount.mechanisms.base import FloatArray
 from beam_dpcount.mechanisms.blt import ExponentialSums
 from beam_dpcount.mechanisms.rounded import left_dot
@@ -73,6 +74,11 @@ class CombinedViews:
         return max(c.grid for c in (self.so_far, self.each, self.last) if c is not None)
 
     @property
+    def releases(self) -> int:
+        """How many are combined at a tick."""
+        return 2 + (self.last is not None)
+
+    @property
     def stddevs(self) -> FloatArray:
         """Of the numbers of each tick, in the order of the views, shape (ticks, 2 or 3)."""
         return self._filter.stddevs
@@ -81,6 +87,18 @@ class CombinedViews:
         """Those of one tick, from 1."""
         found: list[float] = self._filter.stddevs_at[t - 1]
         return found
+
+    def half_widths_at(self, t: int, level: float) -> list[float]:
+        """Half the widths of their intervals: noise is Gaussian, up to its lattice."""
+        return [self._half_width(stddev, level) for stddev in self.stddevs_at(t)]
+
+    def largest(self, level: float) -> list[tuple[float, float]]:
+        """Of each number the largest standard deviation, and half the interval."""
+        stddevs = self.stddevs.max(axis=0).tolist()
+        return [(stddev, self._half_width(stddev, level)) for stddev in stddevs]
+
+    def _half_width(self, stddev: float, level: float) -> float:
+        return _quantile(level) * stddev + self.grid / 2
 
     def init(self) -> list[float]:
         """The state before the first tick."""
@@ -225,11 +243,11 @@ class CombinedColumns:
 
     Args:
       views: what combines their releases.
-      names: of the columns, in the order of the views.
+      names: of the columns, in the order of the views; those that are released come first.
       level: of confidence intervals.
     """
 
-    views: CombinedViews
+    views: CombinedViews | SummedViews
     names: tuple[str, ...]
     level: float
 
@@ -245,31 +263,38 @@ class CombinedColumns:
         """
         values, *_ = columns
         before = self.views.init() if state is None else state
-        released = [values[name] for name in self.names]
+        released = [values[name] for name in self.names[: self.views.releases]]
         after, numbers = self.views.step(before, step, released)
         stddevs = self.views.stddevs_at(step)
-        for name, value, stddev in zip(self.names, numbers, stddevs, strict=True):
-            half = self.half_width(stddev)
-            found = value, stddev, value - half, value + half
-            for column, number in zip(columns, found, strict=True):
+        halves = self.views.half_widths_at(step, self.level)
+        found = zip(self.names, numbers, stddevs, halves, strict=True)
+        for name, value, stddev, half in found:
+            row = value, stddev, value - half, value + half
+            for column, number in zip(columns, row, strict=True):
                 column[name] = number
         return after
+
+    def restart(self, step: int) -> int | None:
+        """The number of the restart that a tick is of, if a column that is computed restarts."""
+        return self.views.restart(step) if isinstance(self.views, SummedViews) else None
 
     @property
     def said(self) -> str:
         """What is computed from what, in words."""
-        so_far, each, *last = self.names
-        both = f"{so_far} and {each} are computed from the releases of both"
+        first, *more = self.names
+        if isinstance(self.views, SummedViews):
+            sums = "is a sum" if len(more) == 1 else "are sums"
+            return (
+                f"{first} takes the whole budget, and {' and '.join(more)} {sums} of its releases"
+            )
+        each, *last = more
+        both = f"{first} and {each} are computed from the releases of both"
         return both + "".join(f", {name} from those of all three" for name in last)
 
-    def half_width(self, stddev: float) -> float:
-        """Half of the interval of a number with noise of this standard deviation."""
-        return _quantile(self.level) * stddev + self.views.grid / 2
-
     @property
-    def largest_stddevs(self) -> dict[str, float]:
-        """The largest standard deviation of each column."""
-        return dict(zip(self.names, self.views.stddevs.max(axis=0).tolist(), strict=True))
+    def largest(self) -> dict[str, tuple[float, float]]:
+        """Of each column the largest standard deviation, and within what it is then."""
+        return dict(zip(self.names, self.views.largest(self.level), strict=True))
 
 
 def can_combine(so_far: Counter, each: Counter, ticks: int, window: int = 0) -> bool:

@@ -136,8 +136,11 @@ class Parts:
                 known.update(column)
         if self.combined is not None:
             state = self.combined.row(state, step, found[:4])
+            restart = self.combined.restart(step) or restart
         start, end = self.clock.borders(step, 1)
-        columns = ({name: each[name] for name in self.names} for each in found)
+        *numbers, notes = found
+        columns = [{name: each[name] for name in self.names} for each in numbers]
+        columns.append({name: notes.get(name, "") for name in self.names})
         return TickRelease(key, step, start, end, restart, list(self.names), *columns), state
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from beam_dpcount.checks import ParameterError
 from beam_dpcount.counters.selection import SelectKeys
+from beam_dpcount.counters.views import CombinedColumns
 from beam_dpcount.lanes.contents import Contents, contents_of
 from beam_dpcount.lanes.keys import KeysLane
 from beam_dpcount.lanes.resumed import ResumedLane
@@ -26,8 +27,6 @@ from beam_dpcount.states.count_state import CountState, PartState
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.statistics.metrics import Metric
 from beam_dpcount.statistics.metrics.joint import Joint
-
-T = TypeVar("T")
 
 
 class PartsLane:
@@ -61,6 +60,7 @@ class PartsLane:
         if state is not None:
             _check_goes_on(count)
         self._views = None if state is None else dict(state.views)
+        self._combined: CombinedColumns | None = None
         before = [PartState()] * len(parts)
         if state is not None and state.parts:
             before = [*state.parts]
@@ -70,7 +70,7 @@ class PartsLane:
         lanes = list[TickLane]()
         for part, of_part in zip(parts, before, strict=True):
             contents = known.setdefault(part.metrics, contents_of(part))
-            name = "TickCount" if len(parts) == 1 else f"Part {part.label}"
+            name = "TickCount" if count.engine is not None else f"Part {part.label}"
             share = max(memory // len(parts), 1)
             how = part.engine, contents, f"{label}/{name}", share
             if state is not None:
@@ -93,23 +93,22 @@ class PartsLane:
 
     def rows(self) -> Iterator[Row | TickRow]:
         """All releases, by key in the public order, then by time."""
-        (_, only, _), *more = self._lanes
-        if not more:
+        if self._count.engine is not None:
+            ((_, only, _),) = self._lanes
             yield from only.rows()
             return
         listed = [(part, lane) for part, lane, _ in self._lanes if isinstance(lane, ListedLane)]
         known = [self._by_step(part, lane) for part, lane in listed]
-        combined = self._count.combined
+        combined = self._combined = self._count.combined
         for of_key in zip(*known, strict=True):
             key = of_key[0][0]
             state: Sequence[float] | None = (self._views or {}).get(key)
             for step in sorted(of_key[0][1]):
-                row = self._joined(key, step, [steps[step] for _, steps in of_key])
+                rows = [steps[step] for _, steps in of_key]
+                columns = [_together([row[place] for row in rows]) for place in range(6, 11)]
                 if combined is not None:
-                    values, stddevs, lows, highs = columns = [dict(each) for each in row[6:10]]
-                    state = combined.row(state, step, columns)
-                    row = row._replace(values=values, stddevs=stddevs, lows=lows, highs=highs)
-                yield row
+                    state = combined.row(state, step, columns[:4])
+                yield self._joined(key, step, rows, columns)
             if self._views is not None and state is not None:
                 self._views[key] = tuple(state)
 
@@ -139,7 +138,7 @@ class PartsLane:
         counter, level = part.engine.counter, self._count.confidence
         reading = Reading(counter, Joint(part.metrics), level, self._count.grid)
         half_of = lru_cache(maxsize=None)(reading.half_width)
-        names, (name,) = list(part.names), part.names
+        names, (name, *_) = list(part.names[:1]), part.names
         key, restart = series.key, series.restart
         numbers = zip(series.steps, series.ends, series.values, series.stddevs, strict=True)
         for step, end, value, stddev in numbers:
@@ -147,17 +146,20 @@ class PartsLane:
             columns = {name: value}, {name: stddev}, low, high, {name: ""}
             yield TickRow(key, step, 0, end, restart, names, *columns)
 
-    def _joined(self, key: str, step: int, rows: Sequence[TickRow]) -> TickRow:
-        """The row that those of parts make."""
+    def _joined(
+        self, key: str, step: int, rows: Sequence[TickRow], columns: Sequence[dict[str, Any]]
+    ) -> TickRow:
+        """The row of these columns, which those of parts make."""
         start, end = self._count.grid.borders(step, 1)
         numbers = [row.restart for row in rows if row.restart is not None]
+        if self._combined is not None:
+            numbers += filter(None, [self._combined.restart(step)])
         names = list(self._count.columns)
-        values, stddevs, lows, highs = (
-            _together(names, of) for of in zip(*(row[6:10] for row in rows), strict=True)
-        )
-        notes = _together(names, [row.notes for row in rows])
+        *numbers_of, notes = columns
+        in_order: list[dict[str, Any]] = [{name: of[name] for name in names} for of in numbers_of]
+        in_order.append({name: notes.get(name, "") for name in names})
         number = numbers[-1] if numbers else None
-        return TickRow(*(key, step, start, end, number, names), values, stddevs, lows, highs, notes)
+        return TickRow(key, step, start, end, number, names, *in_order)
 
 
 def _check_goes_on(count: TickCountPlan) -> None:
@@ -195,7 +197,6 @@ def _under_each_key(columns: Columns, split: Callable[[str], Sequence[str]]) -> 
     )
 
 
-def _together(names: Sequence[str], of: Sequence[Mapping[str, T]]) -> dict[str, T]:
-    """The columns of all parts, in the order of these names."""
-    found = {name: value for each in of for name, value in each.items()}
-    return {name: found[name] for name in names}
+def _together(of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The columns of all parts."""
+    return {name: value for each in of for name, value in each.items()}

@@ -95,6 +95,10 @@ class Differences(Mechanism):
         return self.inner.is_quick
 
     @property
+    def unit_weights(self) -> bool:  # type: ignore[override]
+        return type(self.inner) is Simple2  # the last W draws, once each
+
+    @property
     def l1_sensitivity(self) -> float:
         return self.inner.l1_sensitivity
 

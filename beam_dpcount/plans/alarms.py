@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from beam_dpcount.counters.alarms import (
     zone_of,
 )
 from beam_dpcount.counters.selection import SelectKeys
+from beam_dpcount.counters.summed_views import SummedViews
 from beam_dpcount.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from beam_dpcount.plans.counting import PATHS
 from beam_dpcount.plans.described import Plan
@@ -42,6 +43,9 @@ class AlarmPlan(Plan):
     _: KW_ONLY
     column: str | None = None
     path: str = "auto"
+
+    # Where the column is a sum of releases: of which, and its place there.
+    _sums: tuple[SummedViews, int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -88,8 +92,17 @@ class AlarmPlan(Plan):
                 f"{did_you_mean(str(column), names)}give one of them",
             )
         part: Part = next(part for part in count._parts if column in part.names)
-        metric = next(m for m in part.metrics if column in count._named(part.view, m))
         own = "give it a TickCount of its own, with a share of a Ledger, and watch that"
+        combined = count.combined
+        if combined is not None and column in combined.names:
+            if not isinstance(combined.views, SummedViews):
+                problem = f"{column!r} is computed from several releases, and has no exact tail"
+                raise ParameterError("column", problem, own)
+            self._sums = combined.views, combined.names.index(column)
+            (metric,) = part.metrics
+            view = next(view for view in count._views if column in count._named(view, metric))
+            return part._replace(view=view, names=(column,))
+        metric = next(m for m in part.metrics if column in count._named(part.view, m))
         if not isinstance(metric, _NUMBERS):
             raise ParameterError(
                 "column",
@@ -99,10 +112,6 @@ class AlarmPlan(Plan):
         if not part.engine.is_number:
             problem = f"{column!r} is counted in one vector with {', '.join(part.names)}"
             problem += ", whose coordinates have no exact tails of their own"
-            raise ParameterError("column", problem, own)
-        combined = count.combined
-        if combined is not None and column in combined.names:
-            problem = f"{column!r} is computed from several releases, and has no exact tail"
             raise ParameterError("column", problem, own)
         law = part.engine.counter.law
         if not isinstance(law, DiscreteLaplace | DiscreteGaussian | RoundedGaussian):
@@ -116,6 +125,10 @@ class AlarmPlan(Plan):
         ticks = ticks_in_days(view, self.days)
         counters = [engine.counter] if engine._path_known else engine._counters.values()
         grid, many = engine._restarts or engine.clock, len(self._levels)
+        if self._sums is not None:
+            views, place = self._sums
+            counters = [replace(views, each=counter).counters[place] for counter in counters]
+            grid = view.grid
         return [Watch(counter, grid, ticks, many) for counter in counters]
 
     def _checked_levels(self) -> Mapping[str, float]:

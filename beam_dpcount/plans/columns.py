@@ -105,8 +105,8 @@ def columns_of(count: TickCountPlan) -> TickColumns:
     public = [is_public(m) for _ in count._views for m in count._metrics for _ in m.columns]
     columns = tuple(map(TickColumn, count.columns, public))
     numbered = any(isinstance(view, Restart) for view in count._views)
-    engine, parts = count._parts[0].engine, len(count._parts)
-    counter = engine.counter if parts == 1 and engine.is_number else None
+    engine = count._parts[0].engine
+    counter = engine.counter if count.engine is not None and engine.is_number else None
     clock = engine._restarts or engine.clock
     return TickColumns(clock, columns, numbered, counter, count.confidence)
 

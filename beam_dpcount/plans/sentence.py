@@ -13,9 +13,11 @@ from beam_dpcount.budget.ledger import Ledger, plain_budget
 from beam_dpcount.budget.shares import Share
 from beam_dpcount.checks import ParameterError, check_callable, check_choice, check_whole
 from beam_dpcount.counters.clock import Clock, Each, Last, Restart, now
+from beam_dpcount.counters.grid import Grid
 from beam_dpcount.counters.people import Users, check_users
 from beam_dpcount.counters.periods import Periods, periods_of
 from beam_dpcount.counters.selection import Selection, SelectKeys
+from beam_dpcount.counters.summed_views import MOST_SUMMED, SummedViews, can_sum
 from beam_dpcount.counters.total import ALL, Total
 from beam_dpcount.counters.views import (
     MOST_LAGS,
@@ -47,6 +49,7 @@ _PERCENTS: tuple[dict[str | None, tuple[int, ...]], ...] = (
     {None: (60, 40), "so-far": (90, 10), "each": (30, 70)},
     {None: (40, 30, 30), "so-far": (70, 15, 15), "each": (20, 60, 20), "last": (20, 20, 60)},
 )
+_PREFERABLE: dict[str, Any] = {"so-far": Clock, "each": Each, "last": Last}
 _KEYS = (
     "give keys=[...] with the public keys, keys=dp.SelectKeys() if they are private, or "
     "keys=dp.TOTAL for one total"
@@ -59,7 +62,7 @@ class Part(NamedTuple):
     Fields:
       view: of the clock.
       metrics: which it counts.
-      names: their columns.
+      names: their columns, and those that are sums of them.
       share: of the budget.
       engine: what counts them.
     """
@@ -117,6 +120,8 @@ class TickCountPlan(Plan):
         self._metrics = _check_what(self.what)
         check_callable("value", self.value)
         _check_confidence(self.confidence)
+        if self.prefer is not None:
+            check_choice("prefer", self.prefer, tuple(_PREFERABLE))
         self._check_keys()
         self._check_people()
         self._check_views_of_keys()
@@ -271,9 +276,66 @@ class TickCountPlan(Plan):
     def _made_parts(self) -> list[Part]:
         shares = self._shares_of_combined()
         parts = self._parts_with(shares)
-        if not shares or self._combined_of(parts) is not None:
-            return parts
-        return self._parts_with({})
+        if shares and self._combined_of(parts) is None:
+            parts = self._parts_with({})
+        summed = self._summed_parts()
+        return summed if summed and self._are_better(summed, parts) else parts
+
+    @property
+    def _summable(self) -> list[View]:
+        """The views, "each" first, if the others are sums of it; else none."""
+        views = sorted(self._views, key=lambda view: not isinstance(view, Each))
+        kinds = [type(view) for view in views]
+        if len(views) == 1 or kinds[0] is not Each:
+            return []
+        if Restart in kinds and self.users is not None:
+            return []  # people are bounded by each window anew
+        if not self._is_number(self._metrics) or counts_people(self._metrics):
+            return []
+        most = max((view.ticks for view in views if isinstance(view, Last)), default=0)
+        return views if most <= MOST_SUMMED and not self._is_too_long(views) else []
+
+    def _is_too_long(self, views: Sequence[View]) -> bool:
+        """Whether a count so far has more ticks than intervals are computed of."""
+        return any(isinstance(view, Clock) for view in views) and self.grid.ticks > MOST_TICKS
+
+    def _summed_parts(self) -> list[Part]:
+        """One part, which counts each tick under the whole budget, and of which others are sums."""
+        views = self._summable
+        if not views:
+            return []
+        each, some = views[0], self._metrics
+        names = tuple(
+            name for view in views for metric in some for name in self._named(view, metric)
+        )
+        engine = self._engine(self.budget, each, some, names[:1])
+        if not can_sum(engine.counter):
+            return []
+        return [Part(each, some, names, Fraction(1), engine)]
+
+    def _are_better(self, summed: Sequence[Part], parts: Sequence[Part]) -> bool:
+        """Whether sums of each tick lose less against shares of the budget than these against them;
+        and no precision of the number that is preferred."""
+        of_sums, of_split = self._stddevs_of(summed), self._stddevs_of(parts)
+        if self.prefer is not None:
+            column = next(iter(self._columns_of(self.prefer)), None)
+            if column is None or of_sums[column] > of_split[column]:
+                return False
+        pairs = [(of_sums[name], of_split[name]) for name in of_sums]
+        lost = max(_ratio(sums, split) for sums, split in pairs)
+        return lost <= max(_ratio(split, sums) for sums, split in pairs)
+
+    def _stddevs_of(self, parts: Sequence[Part]) -> dict[str, float]:
+        """The largest standard deviation of each column."""
+        combined = self._combined_of(parts)
+        of_parts = [largest_stddevs(part, combined) for part in parts]
+        return {name: stddev for each in of_parts for name, stddev in each.items()}
+
+    def _columns_of(self, prefer: str) -> list[str]:
+        """The columns of the view that may be preferred by this name."""
+        kind = _PREFERABLE[prefer]
+        some = [view for view in self._views if isinstance(view, kind)]
+        return [name for view in some for m in self._metrics for name in self._named(view, m)]
 
     def _parts_with(self, of_views: Mapping[View, Fraction]) -> list[Part]:
         """The parts, of whose budget views get these shares, by default equal ones."""
@@ -300,7 +362,7 @@ class TickCountPlan(Plan):
         if not self._is_number(self._metrics) or counts_people(self._metrics):
             return {}
         found: dict[str, Any] = {}
-        for name, kind in (("so-far", Clock), ("each", Each), ("last", Last)):
+        for name, kind in _PREFERABLE.items():
             some = [view for view in self._views if isinstance(view, kind)]
             if some:
                 found[name] = some[0]
@@ -324,6 +386,11 @@ class TickCountPlan(Plan):
         }
 
     def _combined_of(self, parts: Sequence[Part]) -> CombinedColumns | None:
+        if len(parts) == 1 < len(self._views):
+            (part,), ticks = parts, None if self._clock.is_endless else self.grid.ticks
+            windows = tuple(_window_of(view) for view in self._summable)
+            summed = SummedViews(part.engine.counter, windows, ticks)
+            return CombinedColumns(summed, part.names, self.confidence)
         views = self.combinable
         if not views:
             return None
@@ -345,10 +412,16 @@ class TickCountPlan(Plan):
     def _check_prefer(self) -> None:
         if self.prefer is None:
             return
-        check_choice("prefer", self.prefer, ("so-far", "each", "last"))
-        if self.prefer not in self.combinable or self.combined is None:
+        if self.prefer not in self.preferable:
             problem = f"weighs views that are combined, and here {self._apart()}"
             raise ParameterError("prefer", problem, "leave {prefer} out")
+
+    @property
+    def preferable(self) -> list[str]:
+        """The views of which `prefer` may name one."""
+        if self._summable:
+            return [name for name in _PREFERABLE if self._columns_of(name)]
+        return [*self.combinable] if self.combined is not None else []
 
     def _apart(self) -> str:
         """Why the view that is preferred is not combined with others."""
@@ -439,7 +512,7 @@ class TickCountPlan(Plan):
     @property
     def engine(self) -> Any:
         """The engine, if there is one."""
-        return self._parts[0].engine if len(self._parts) == 1 else None
+        return self._parts[0].engine if len(self._parts) == 1 == len(self._views) else None
 
     @property
     def counter(self) -> Any:
@@ -526,12 +599,13 @@ class TickCountPlan(Plan):
                 first["together"] = together_anywhere([part.engine for part in self._parts])
         if isinstance(self.keys, Total):
             first["keys"] = "one total"
-        if len(self._parts) == 1:
+        if self.engine is not None:
             return first
         for name in ("mechanism", "noise", "horizon", "also_satisfies", "window"):
             first.pop(name, None)
         first |= {"budget": str(self._budget), **self._account}
-        first["views"] += f": the budget is split among them, {shares_of(self._parts)}"
+        if len(self._parts) > 1:
+            first["views"] += f": the budget is split among them, {shares_of(self._parts)}"
         for part in self._parts:
             own = part.engine._describe()
             known = ("budget", "mechanism", "noise", "neighbouring_relation")
@@ -598,6 +672,22 @@ def _check_views(given: object) -> tuple[View, ...]:
     return views
 
 
+def _ratio(one: float, other: float) -> float:
+    """How many times as large one is; of two that are 0, once."""
+    if one == other:
+        return 1.0
+    return one / other if other else math.inf
+
+
+def _window_of(view: View) -> int | Grid | None:
+    """Of which ticks a view is the sum, as for `SummedViews`."""
+    if isinstance(view, Last):
+        return int(view.ticks)
+    if isinstance(view, Restart):
+        return view.grid
+    return 1 if isinstance(view, Each) else None
+
+
 def _check_what(given: object) -> tuple[Metric, ...]:
     example = 'give e.g. dp.Count(), or [dp.Count(), dp.Mean("ms", 0, 5)]'
     some = tuple(given) if isinstance(given, list | tuple) else (given,)
@@ -659,7 +749,7 @@ def largest_stddevs(part: Part, combined: CombinedColumns | None) -> dict[str, f
     """The largest standard deviations of a part's columns, where they are public."""
     engine = part.engine
     if combined is not None and part.names[0] in combined.names:
-        return {part.names[0]: combined.largest_stddevs[part.names[0]]}
+        return {name: combined.largest[name][0] for name in part.names}
     if engine.is_number:
         return {part.names[0]: math.sqrt(engine.counter.max_variance())}
     columns = zip(part.names, engine.expected((), None).columns, strict=False)

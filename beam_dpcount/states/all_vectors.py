@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_dpcount.counters.counter import Counter, LatticeCounter
-from beam_dpcount.counters.errors import chernoffs
+from beam_dpcount.counters.errors import chernoffs, half_width_of_draws
 from beam_dpcount.counters.grid import Grid
 from beam_dpcount.mechanisms.base import FloatArray, IntArray
 from beam_dpcount.noise.entropy import Draws
@@ -121,9 +121,8 @@ class Reading:
         borders, names = self._clock.borders(first, len(values)), self._names
         for at in range(0, len(values), _AT_ONCE):
             some = slice(at, at + _AT_ONCE)
-            made = self._joint.measure(
-                values[some], stddevs[some], self.multiples(stddevs[some]), self._level
-            )
+            errors = self.multiples(stddevs[some]), self.of_one(stddevs[some])
+            made = self._joint.measure(values[some], stddevs[some], *errors, self._level)
             rows = zip(*(_optional(each) for each in made), strict=True)
             for place, (numbers, errors, lows, highs) in enumerate(rows, start=at):
                 notes = ["" if number is not None else TOO_SMALL for number in numbers]
@@ -140,7 +139,7 @@ class Reading:
 
     def half_width(self, stddev: float) -> float:
         """Half of the interval of one number with noise of this standard deviation."""
-        return stddev * float(self.multiples(np.array([stddev]))(self._level)[0])
+        return stddev * float(self.of_one(np.array([stddev]))(self._level)[0])
 
     def multiples(self, stddevs: FloatArray) -> Callable[[float], FloatArray]:
         """As for `Errors`: exact for normal noise; of Laplace noise by Chernoff's bound, which
@@ -157,6 +156,24 @@ class Reading:
             return np.minimum(bounds / safe, _NO_NOISE)
 
         return multiples
+
+    def of_one(self, stddevs: FloatArray) -> Callable[[float], FloatArray]:
+        """As for `Errors`: from the exact law of so many draws where each has the weight 1."""
+        counter, most = self._counter, self.multiples(stddevs)
+        one = counter.law.variance * counter.grid**2
+        if not isinstance(counter.law, DiscreteLaplace) or not one:
+            return most
+        draws = np.square(stddevs) / one
+        many, places = np.unique(np.round(draws), return_inverse=True)
+
+        def of_one(level: float) -> FloatArray:
+            halves = [half_width_of_draws(counter, int(n), level) for n in many.tolist()]
+            if None in halves or not np.allclose(draws, np.round(draws), rtol=1e-9):
+                return most(level)
+            exact = np.array(halves, dtype=np.float64)[places]
+            return np.divide(exact, stddevs, out=np.zeros_like(stddevs), where=stddevs > 0)
+
+        return of_one
 
 
 def _optional(numbers: FloatArray) -> list[list[float | None]]:

@@ -44,7 +44,7 @@ def read_frame(count: TickCountPlan, frame: Frame) -> PartsLane:
 def released(count: TickCountPlan, lane: PartsLane) -> pa.Table:
     """The releases of what was counted; the budget is spent."""
     budget, engines = count.budget, [part.engine for part in count._parts]
-    place = f"{LABEL}/TickCount" if len(engines) == 1 else LABEL
+    place = f"{LABEL}/TickCount" if count.engine is not None else LABEL
     spenders = [engine.spender(engine.counter, place) for engine in engines]
     spender = spenders[0] if len(spenders) == 1 else JoinedSpender(spenders)
     claim(budget, by="over", spender=spender)

@@ -345,14 +345,15 @@ class TickCount(TickCountPlan, Described):
             pairs: Any = beam.ParDo(ReadEvents(reader, self._clock.grid))
             events = events | "ReadEvents" >> pairs.with_output_types(tuple[str, Any])
         self._parts = [p._replace(engine=p.engine.on_path(streaming)) for p in self._parts]
-        if len(self._parts) == 1:
+        if self.engine is not None:
             releases: PCollection[Any] = events | "TickCount" >> self._parts[0].engine
             self._show_applied(events.pipeline)
             return releases
-        applied = events.pipeline.transforms_stack[-1].full_label
-        engines = [part.engine for part in self._parts]
-        spenders = [engine.spender(engine.counter, applied) for engine in engines]
-        claim(self.budget, by=applied, spender=JoinedSpender(spenders))
+        if len(self._parts) > 1:  # else the one that there is claims the budget
+            applied = events.pipeline.transforms_stack[-1].full_label
+            engines = [part.engine for part in self._parts]
+            spenders = [engine.spender(engine.counter, applied) for engine in engines]
+            claim(self.budget, by=applied, spender=JoinedSpender(spenders))
         rows = self._joined(events, streaming)
         self._show_applied(events.pipeline)
         return rows

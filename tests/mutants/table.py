@@ -52,12 +52,130 @@ _NORMS = "tests/test_contract.py::test_sensitivity_is_the_largest_column_norm_of
 _PEOPLE = "tests/test_people_shards.py::"
 _GOES_ON = "tests/test_goes_on.py::"
 _PLAN_FILES = "tests/test_plan_files.py::"
+_TABLES = "tests/test_databases.py::"
 _NIGHTS = "tests/test_nights.py::"
 _STEPS = (
     "tests/test_contract.py::test_steps_and_release_agree_and_draw_each_coordinate_once_in_order"
 )
 
 MUTANTS = (
+    # Tables of databases
+    Mutant(
+        "tables",
+        "a row of a table is overwritten",
+        f"{_COMMANDS}/files/databases.py",
+        "ON CONFLICT ({key}) DO NOTHING",
+        "ON CONFLICT ({key}) DO UPDATE SET step = excluded.step, high = excluded.high",
+        f"{_TABLES}test_a_row_that_differs_in_a_bit_refuses_the_whole_run[sqlite--7.25-0]",
+    ),
+    Mutant(
+        "tables",
+        "rows are inserted in several transactions",
+        f"{_COMMANDS}/files/databases.py",
+        "                self._compare(cursor, chunk)\n",
+        "                self._compare(cursor, chunk)\n"
+        '                cursor.execute("COMMIT")\n'
+        '                cursor.execute("BEGIN")\n',
+        f"{_TABLES}test_a_row_that_differs_in_a_bit_refuses_the_whole_run[sqlite--7.25-699]",
+    ),
+    Mutant(
+        "tables",
+        "a table is made in a transaction of its own",
+        f"{_COMMANDS}/files/databases.py",
+        'self._names["table"], parts, self._comment)\n',
+        'self._names["table"], parts, self._comment)\n            cursor.connection.commit()\n',
+        f"{_TABLES}test_a_run_that_ends_in_the_middle_leaves_nothing[sqlite]",
+    ),
+    Mutant(
+        "tables",
+        "numbers that are nearly equal are equal",
+        f"{_COMMANDS}/files/databases.py",
+        "    return cell.hex() if isinstance(cell, float) else cell\n",
+        '    return f"{cell:.12g}" if isinstance(cell, float) else cell\n',
+        f"{_TABLES}test_numbers_come_back_to_the_bit[sqlite-0.30000000000000004]",
+    ),
+    Mutant(
+        "tables",
+        "rows of a run are not compared with those that are there",
+        f"{_COMMANDS}/files/databases.py",
+        "                if _bits(cell) != _bits(other):\n",
+        "                if False:\n",
+        f"{_TABLES}test_a_row_is_never_overwritten[sqlite]",
+    ),
+    Mutant(
+        "tables",
+        "new noise is added to a table with rows",
+        f"{_COMMANDS}/runner.py",
+        "table.check(grows=isinstance(task.entropy, ReplayableEntropy))",
+        "table.check(grows=True)",
+        f"{_TABLES}test_new_noise_is_refused_before_it_is_charged[sqlite]",
+    ),
+    Mutant(
+        "tables",
+        "a table takes rows of another guarantee",
+        f"{_COMMANDS}/files/databases.py",
+        "        if database.comment(cursor) not in",
+        "        if False and database.comment(cursor) not in",
+        f"{_TABLES}test_a_table_with_another_guarantee_is_refused[sqlite]",
+    ),
+    Mutant(
+        "tables",
+        "a pipeline inserts rows in the order in which they come",
+        f"{_COMMANDS}/inserts.py",
+        "self._into.insert(sorted(chain.from_iterable(self._rows), key=itemgetter(0, 1)))",
+        "self._into.insert(chain.from_iterable(self._rows))",
+        f"{_TABLES}test_rows_lie_in_the_order_of_keys_and_ticks[sqlite]",
+    ),
+    Mutant(
+        "tables",
+        "a pipeline inserts noise that a retry does not repeat",
+        f"{_COMMANDS}/inserts.py",
+        "        if not isinstance(count.entropy, ReplayableEntropy):\n",
+        "        if False:\n",
+        f"{_TABLES}test_a_transform_that_could_not_insert_is_refused_when_it_is_made",
+    ),
+    Mutant(
+        "tables",
+        "a password that has a slash is not seen",
+        f"{_COMMANDS}/files/addresses.py",
+        '    before, at, _ = rest.rpartition("@")\n',
+        '    before, at, _ = rest.split("/")[0].rpartition("@")\n',
+        f"{_TABLES}test_a_password_is_refused_and_not_repeated"
+        "[postgresql://ann:p/s3cr3t@host/db?table=x]",
+    ),
+    # Views that are sums
+    Mutant(
+        "summed views",
+        "the last ticks are one too many",
+        f"{_COUNTERS}/summed_views.py",
+        "sum(state[2:][-window:])",
+        "sum(state[2:][-window - 1 :])",
+        "tests/test_views.py::test_sums_are_exact_and_the_same_on_every_path",
+    ),
+    Mutant(
+        "summed views",
+        "a sum is said to have the noise of one release",
+        f"{_COUNTERS}/summed_views.py",
+        "        return replace(self.each, mechanism=Simple2(steps))\n",
+        "        return self.each\n",
+        "tests/test_views.py::test_sums_are_exact_and_the_same_on_every_path",
+    ),
+    Mutant(
+        "summed views",
+        "each tick is counted under the whole budget, and other views beside it",
+        "beam_dpcount/plans/sentence.py",
+        "        return summed if summed and self._are_better(summed, parts) else parts\n",
+        "        return [*summed, *parts] if summed else parts\n",
+        "tests/test_views.py::test_sums_are_taken_where_they_lose_least",
+    ),
+    Mutant(
+        "summed views",
+        "people who are bounded in each window anew are summed over windows",
+        "beam_dpcount/plans/sentence.py",
+        "        if Restart in kinds and self.users is not None:\n",
+        "        if Restart in kinds and self.users is None:\n",
+        "tests/test_views.py::test_people_are_bounded_by_window_where_a_count_restarts",
+    ),
     # Runs with --state
     Mutant(
         "plans",
@@ -70,7 +188,7 @@ MUTANTS = (
     Mutant(
         "plans",
         "paths of a plan are from where it is run, and its noise is another there",
-        f"{_COMMANDS}/run.py",
+        f"{_COMMANDS}/runner.py",
         "_folder(os.path.dirname(plan.path))",
         '_folder("")',
         f"{_PLAN_FILES}test_a_plan_repeats_replayable_noise[count]",

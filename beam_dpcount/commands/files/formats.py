@@ -334,6 +334,16 @@ class Table:
         return [("key", str), ("step", int), ("timestamp", int), *self.columns]
 
     @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Columns whose cells no two rows have in common."""
+        return self.order
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Columns of times: microseconds since 1970 UTC, or texts in ISO 8601."""
+        return ("timestamp",)
+
+    @property
     def alarm(self) -> str:
         """The column that says where alarms start; empty if there is none."""
         return ""

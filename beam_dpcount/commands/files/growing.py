@@ -1,7 +1,7 @@
 """Outputs that grow: each run adds the releases of its ticks, and none is ever changed.
 
 Rows stand by tick, then by key. A file of CSV or JSON lines has the new ones at its end; a folder
-has a file of Parquet for each run.
+has a file of Parquet for each run; into a table of a database they are inserted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from beam_dpcount.commands.files.addresses import is_table
 from beam_dpcount.commands.files.beside import beside, created
-from beam_dpcount.commands.files.formats import InputError, kind_of
+from beam_dpcount.commands.files.databases import DatabaseTable
+from beam_dpcount.commands.files.formats import InputError, Table, kind_of
 from beam_dpcount.commands.files.rendered import Known, csv_rows, json_rows
-from beam_dpcount.commands.files.tables import check_place, csv_line
+from beam_dpcount.commands.files.tables import check_place, csv_line, schema_of
 
-_AGAIN = "make room, and run again: the state has the releases, and the next run writes them"
+_AGAIN = "run again: the state has the releases, and the next run writes them"
 
 
 class Growing(ABC):
@@ -32,13 +34,15 @@ class Growing(ABC):
       schema: its columns.
     """
 
+    unit = "bytes"  # of its size
+
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self.path, self.schema = path, schema
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many bytes it has, as far as that says whether all releases are there."""
+        """How large it is, as far as that says whether all releases are there."""
 
     @abstractmethod
     def check_new(self) -> None:
@@ -53,8 +57,18 @@ class Growing(ABC):
         """
 
 
-def growing(path: str, schema: pa.Schema) -> Growing:
-    """What grows in this place, by its name."""
+def growing(path: str, table: Table, about: str, guarantee: str) -> Growing:
+    """What grows in this place, by its name.
+
+    Args:
+      path: its place.
+      table: its columns.
+      about: a text for the metadata of Parquet.
+      guarantee: of all its rows, for the comment on a table of a database.
+    """
+    schema = schema_of(table.schema, about)
+    if is_table(path):
+        return Inserted(path, schema, DatabaseTable(path, table, guarantee))
     return (Parts if is_folder(path) else Lines)(path, schema)
 
 
@@ -65,6 +79,8 @@ def is_folder(path: str) -> bool:
 
 def check(path: str) -> None:
     """Raise InputError where nothing can grow."""
+    if is_table(path):
+        return
     if "://" in path:
         raise InputError(f"--output {path!r}: with --state it is on this machine: give a local one")
     if is_folder(path):
@@ -74,8 +90,8 @@ def check(path: str) -> None:
         return
     if not path.lower().endswith((".csv", ".jsonl")):
         raise InputError(
-            f"--output {path!r} cannot grow: with --state give a .csv or .jsonl file, or a folder "
-            "for files of Parquet, such as out/ticks/"
+            f"--output {path!r} cannot grow: with --state give a .csv or .jsonl file, a folder for "
+            "files of Parquet, such as out/ticks/, or a table of postgresql:// or sqlite:///"
         )
     check_place(f"--output {path!r}", path)
 
@@ -136,6 +152,33 @@ class Parts(Growing):
             to.write_table(rows)
 
 
+class Inserted(Growing):
+    """A table in a database: a row that is there already stays, and must be equal.
+
+    Rows that somebody deleted are not missed, so that old ones can go.
+    """
+
+    unit = "tables"
+
+    def __init__(self, path: str, schema: pa.Schema, table: DatabaseTable) -> None:
+        super().__init__(path, schema)
+        self._table = table
+
+    def check_new(self) -> None:
+        self._table.check(grows=False)
+
+    @property
+    def size(self) -> int:
+        return int(self._table.check(grows=True))
+
+    def add(self, rows: pa.Table, size: int) -> None:
+        cells = (column.to_pylist() for column in rows.columns)
+        try:
+            self._table.insert(zip(*cells, strict=True))
+        except InputError as error:
+            raise InputError(f"{error}; {_AGAIN}") from None
+
+
 def _there(path: str, remedy: str) -> InputError:
     return InputError(
         f"{path!r} is there already, and a new state has a new output: {remedy}; or give the "
@@ -144,7 +187,9 @@ def _there(path: str, remedy: str) -> InputError:
 
 
 def _unwritten(path: str, error: OSError) -> InputError:
-    return InputError(f"{path!r} cannot be written: {error.strerror or error}; {_AGAIN}")
+    return InputError(
+        f"{path!r} cannot be written: {error.strerror or error}; make room, and {_AGAIN}"
+    )
 
 
 def in_order(rows: pa.Table, keys: Sequence[str]) -> pa.Table:

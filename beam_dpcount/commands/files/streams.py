@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from typing import IO, Any
 
 from beam_dpcount.commands import stop
+from beam_dpcount.commands.files.addresses import is_file, is_table
+from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.files.formats import STANDARD, InputError
 
 # How files begin that say by a suffix what they are.
@@ -43,7 +46,10 @@ def spooled() -> str:
 
 def place_of(output: str, kind: str | None) -> str:
     """Where an output is written first."""
-    return output if output != STANDARD else os.path.join(stop.temporary(), f"out.{kind or 'csv'}")
+    if is_file(output):
+        return output
+    kind = "parquet" if is_table(output) else kind or "csv"
+    return os.path.join(stop.temporary(), f"out.{kind}")
 
 
 @contextmanager
@@ -86,6 +92,20 @@ def give_out(path: str) -> None:
         spent = "; some of the counts may be out, and the budget is spent"
         raise unwritten(error, out, spent) from None
     stop.note(STANDARD, "all of the counts went to standard output")
+
+
+def spared(place: str, name: str) -> str:
+    """The path of a copy of a whole output that could not be given out, in the working directory.
+
+    Its budget is spent: without the copy it would be lost.
+
+    Raises:
+      InputError: it cannot be written.
+    """
+    path = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{stop.RUN[:8]}{os.path.splitext(place)[1]}"
+    with beside(path) as unfinished:
+        shutil.copyfile(place, unfinished)
+    return path
 
 
 def unwritten(error: OSError, out: Any = None, more: str = "") -> OSError:

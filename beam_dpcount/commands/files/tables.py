@@ -266,11 +266,18 @@ def check_name(path: str) -> str:
     if not suffix:
         raise InputError(
             "output must end in .csv, .jsonl, .csv.gz, .jsonl.gz or .parquet, or be - for "
-            f"standard output, got {path!r}"
+            "standard output or a table, postgresql://host/db?table=NAME or "
+            f"sqlite:///file.db?table=NAME; got {_without_user(path)!r}"
         )
     if re.search(r"[*?[]", path):  # a pattern, to Beam
         raise InputError(f"output must have none of * ? [ in its name, got {path!r}")
     return suffix
+
+
+def _without_user(path: str) -> str:
+    """A URL without what may be a password."""
+    scheme, found, rest = path.partition("://")
+    return scheme + found + rest.rpartition("@")[2]
 
 
 def check_output(path: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -156,11 +155,6 @@ def _shown(value: object) -> str:
     more = len(words) - _LISTED
     rest = f" and {more:,} others" if more > 0 else ""
     return ", ".join(word or "''" for word in words[:_LISTED]) + rest
-
-
-def output_name(task: Task) -> str:
-    """The name of the output, without the folders of the machine that wrote it."""
-    return os.path.basename(task.options.output)
 
 
 def _capital(text: str) -> str:

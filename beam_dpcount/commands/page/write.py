@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import beam_dpcount as dp
 from beam_dpcount.commands.figures import pictures
 from beam_dpcount.commands.files import tables
+from beam_dpcount.commands.files.addresses import name_of
 from beam_dpcount.commands.files.beside import beside
 from beam_dpcount.commands.page import content, counts, panels
 from beam_dpcount.commands.page.markup import Html, el, joined
@@ -67,7 +68,7 @@ def page(task: Task, picture: pictures.Picture, warnings: Sequence[str]) -> str:
 
 
 def _body(task: Task, picture: pictures.Picture, warnings: Sequence[str]) -> Iterator[Html]:
-    written = task.written().replace(task.options.output, content.output_name(task))
+    written = task.written().replace(task.options.output, name_of(task.options.output))
     yield el(
         "header",
         el("h1", picture.title),
@@ -117,7 +118,7 @@ def _list(texts: Sequence[str]) -> Html:
 
 
 def _data(task: Task) -> Iterator[Html]:
-    name, names = content.output_name(task), ", ".join(n for n, _ in task.table().schema)
+    name, names = name_of(task.options.output), ", ".join(n for n, _ in task.table().schema)
     text = _csv(task.output)
     if text is None:
         size = f"{MOST_EMBEDDED >> 20} MB"
@@ -126,7 +127,7 @@ def _data(task: Task) -> Iterator[Html]:
         )
         yield el("p", f"{said}a page.")
     else:
-        stem = name.rpartition(".")[0]
+        stem = name.rpartition(".")[0] or name
         link = "data:text/csv;charset=utf-8;base64," + base64.b64encode(text).decode()
         yield el("p", el("a", f"Download {stem}.csv", href=link, download=f"{stem}.csv"))
     if len(names) < 500:

@@ -39,10 +39,12 @@ class Errors(NamedTuple):
       stddevs: of each sum, shape (n, width), in the sums' units.
       multiples: a function of a level that gives, shape (n,), how many standard deviations noise
         stays within with that probability: of a sum, and of any linear combination of sums.
+      of_one: the same of a single sum, whose law may be known better; None: it is not.
     """
 
     stddevs: FloatArray
     multiples: Callable[[float], FloatArray]
+    of_one: Callable[[float], FloatArray] | None = None
 
 
 class Measured(NamedTuple):
@@ -339,7 +341,7 @@ def column(values: object) -> FloatArray:
 def of_sum(sums: FloatArray, errors: Errors, level: float, unit: float = 1) -> Measured:
     """What sums themselves say, shape (n, width), in multiples of a unit."""
     values, stddevs = sums * unit, errors.stddevs * unit
-    half = stddevs * column(errors.multiples(level))
+    half = stddevs * column((errors.of_one or errors.multiples)(level))
     return Measured(values, stddevs, values - half, values + half)
 
 

@@ -176,6 +176,7 @@ class Joint:
         sums: FloatArray,
         stddevs: FloatArray,
         multiples: Callable[[float], FloatArray],
+        of_one: Callable[[float], FloatArray],
         level: float,
     ) -> Measured:
         """What noisy vectors say of all metrics, shape (n, columns).
@@ -183,13 +184,13 @@ class Joint:
         Args:
           sums: as they were counted, multiplied, shape (n, width).
           stddevs: of their noise, shape (n,).
-          multiples: as for `Errors`.
+          multiples, of_one: as for `Errors`.
           level: of the intervals.
         """
         scales = 1 / np.array(self.multipliers, dtype=np.float64)
         found = []
         for metric, first, last in zip(self.metrics, self.starts, self.starts[1:], strict=False):
             scale = scales[first:last]
-            errors = Errors(np.multiply.outer(stddevs, scale), multiples)
+            errors = Errors(np.multiply.outer(stddevs, scale), multiples, of_one)
             found.append(metric.measure(sums[:, first:last] * scale, errors, level))
         return Measured(*(np.concatenate(each, axis=1) for each in zip(*found, strict=True)))
