@@ -188,7 +188,7 @@ MUTANTS = (
     Mutant(
         "plans",
         "paths of a plan are from where it is run, and its noise is another there",
-        f"{_COMMANDS}/runner.py",
+        f"{_COMMANDS}/run.py",
         "_folder(os.path.dirname(plan.path))",
         '_folder("")',
         f"{_PLAN_FILES}test_a_plan_repeats_replayable_noise[count]",
