@@ -298,7 +298,7 @@ MISTAKES = [
     ("horizon: 6\n", "", "plan.yaml: give stop, the time of the end, or horizon, the number of"),
     ("horizon: 6", "horizon: 1.5", "line 7: horizon must be a whole number, got '1.5': give e.g."),
     ("epsilon: 1", "epsilon: -1", "line 8: epsilon must be a positive, finite number, got '-1': "),
-    ("epsilon: 1\n", "", "plan.yaml, line 8: give a budget: epsilon: 1 delta: 1e-6, or epsilon: 1, or "),
+    ("epsilon: 1\n", "", "plan.yaml, line 8: give a budget: epsilon: 1 delta: 1e-6, or epsilo"),
     ("epsilon: 1", "epsilon: 1\nrho: 1", "plan.yaml, line 9: give either rho or epsilon with delt"),
     ("keys: [ann, bob]", "keys: [ann, {a: b}]", "line 3: keys must be a list of texts or numbers"),
     ("keys: [ann, bob]", "keys: [ann, ann]", "plan.yaml, line 3: keys: 'ann' is there twice; give"),
