@@ -577,12 +577,12 @@ def test_a_table_has_the_rows_of_a_file(database: Database, log: Path, kind: str
         for one in file.to_pylist()
     ]
     assert database.read() == shown(expected)
-    assert f"rows inserted: {len(expected):,}" in said
+    assert f"new rows in the table: {len(expected):,}" in said
     assert database.comment() in said
     assert database.comment().startswith("Guarantee: ")
     assert f": {database.url()}" in said
     again = succeeds(*words(log, database.url(), *REPLAYED, kind=kind), kind=kind)
-    assert "rows inserted: 0" in again
+    assert "new rows in the table: 0" in again
     assert database.read() == shown(expected)
     assert SECRET_TEXT not in said + again
 
@@ -603,7 +603,7 @@ def test_a_run_goes_on_under_the_same_secret_and_is_charged_once(
     some = database.read()
     assert (len(some), "this run costs" in said) == (18, True)
     said = succeeds(*words(log, database.url(), *how, "--until", 150))
-    assert ("at no cost" in said, "rows inserted: 12" in said) == (True, True)
+    assert ("at no cost" in said, "new rows in the table: 12" in said) == (True, True)
     assert [one for one in database.read() if one in some] == some
     assert len(database.read()) == 30
 
@@ -638,6 +638,7 @@ def test_a_dry_run_tries_the_table_and_makes_nothing(database: Database, log: Pa
     assert "other columns" in fails(*words(log, database.url(), "--dry-run"), started=False)
 
 
+@pytest.mark.long
 def test_pictures_and_pages_name_the_table_alone(database: Database, log: Path) -> None:
     succeeds(*words(log, database.url(), "--report", "r.html", "--plot", "p.png"))
     page = Path("r.html").read_text(encoding="utf-8")

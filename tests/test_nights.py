@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,8 +21,9 @@ import pytest
 
 from beam_dpcount.budget.account_file import read_account
 from beam_dpcount.commands import account as account_command
-from beam_dpcount.commands import nights, ticks
+from beam_dpcount.commands import nights, spending, ticks
 from beam_dpcount.commands.files import growing, states
+from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.states.state_file import StateFile
 from tests import command_lines
 from tests.command_lines import ROOT, fail
@@ -70,7 +72,7 @@ def words(what: Sequence[str] = PLAIN, output: str = "out.csv", **given: object)
     }
     options |= given
     named = [word for name, x in options.items() if x for word in (f"--{name}", x)]
-    return [*named, *what, "--keys", "/a", "/b"]
+    return [*named, *what, "--keys", "/b", "/a"]
 
 
 def night(number: int, *more: object, **given: object) -> str:
@@ -185,8 +187,16 @@ def test_people_fade_under_one_bound_and_the_first_run_says_so(folder: Path) -> 
     assert "warning" not in night(2, what=SUMS)
 
 
-def test_files_that_were_counted_whole_are_not_opened_again(folder: Path) -> None:
-    """By name and size; one that has a row of an open tick, or grew, is."""
+def _stamp_of(stamps: dict[str, str], data: Any) -> tuple[str, str]:
+    """As if files that were counted whole had not been written to since."""
+    path = os.path.realpath(data.path)
+    return path, stamps.get(path, "of later")
+
+
+def test_files_that_were_counted_whole_are_not_opened_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless they were written to since; one that has a row of an open tick is read again."""
     Path("logs").mkdir()
     for number in range(4):
         write(Path(f"logs/{number}.csv"), rows_of(number))
@@ -197,20 +207,23 @@ def test_files_that_were_counted_whole_are_not_opened_again(folder: Path) -> Non
     night(4, input="logs")
     os.chdir(folder)
     for number in range(2):
-        os.chmod(f"logs/{number}.csv", 0)
         size = os.stat(f"logs/{number}.csv").st_size
-        Path(f"logs/{number}.csv").unlink()
-        with open(f"logs/{number}.csv", "wb") as file:
-            file.write(b"\0" * size)  # would be refused
-    night(4, input="logs")
+        with open(f"logs/{number}.csv", "r+b") as file:
+            file.write(b"\0" * (size - 1))  # would be refused
+    assert "no column" in refused(*words(until=day(3), input="logs"))
+    stamps = dict(StateFile.unpacked(Path("s/counts.state").read_bytes()).files)
+    with monkeypatch.context() as patched:
+        patched.setattr(nights, "_stamp", lambda data: _stamp_of(stamps, data))
+        night(4, input="logs")
     assert contents("out.csv") == contents("expected/out.csv")
     state = StateFile.unpacked(Path("s/counts.state").read_bytes())
     assert [os.path.basename(name) for name, _ in state.files] == [f"{n}.csv" for n in range(4)]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_half_a_line_counts_nothing_until_it_is_whole(folder: Path, suffix: str) -> None:
-    """The file is being written: what its last line says so far may be somebody else's."""
+def test_half_a_line_is_refused_until_it_is_whole(folder: Path, suffix: str) -> None:
+    """What it says so far may be somebody else's; and left out, whether it counts would depend on
+    whether a row follows."""
 
     def put(number: int, last: str) -> None:
         rows = [[f"{day(number)[:10]}T12:00:00Z", "/a", f"u{n}", n] for n in range(50)]
@@ -231,15 +244,13 @@ def test_half_a_line_counts_nothing_until_it_is_whole(folder: Path, suffix: str)
     half = row if suffix == "jsonl" else f"{row},5"
     put(0, "")
     night(1, input=f"log.{suffix}")
-    ends = []
-    for place, last in enumerate(("", half, whole)):
-        copy = folder.parent / f"{folder.name}-{place}"
-        shutil.copytree(folder, copy)
-        os.chdir(copy)
-        put(1, last)
-        night(2, input=f"log.{suffix}")
-        ends.append(contents("out.csv"))
-    assert ends[0] == ends[1] != ends[2]
+    before = contents("out.csv")
+    put(1, half)
+    assert "its last line has no line break" in refused(*words(until=day(2), input=f"log.{suffix}"))
+    assert contents("out.csv") == before
+    assert read_account("s/counts.state.account").states.popitem()[1].generation == 1
+    put(1, whole)
+    assert "tick 2 of 10" in night(2, input=f"log.{suffix}")
 
 
 def test_an_older_state_is_refused(folder: Path) -> None:
@@ -275,7 +286,7 @@ def test_a_state_without_its_account_is_refused(folder: Path) -> None:
     command_lines.succeed(
         "other", "--create", "--epsilon", "9", "--delta", "1e-5", main=account_command.main
     )
-    assert "knows nothing of --state" in refused(*words(until=day(3), account="other"))
+    assert "does not know --state" in refused(*words(until=day(3), account="other"))
 
 
 def test_a_lost_state_does_not_start_anew(folder: Path) -> None:
@@ -288,32 +299,94 @@ def test_a_lost_state_does_not_start_anew(folder: Path) -> None:
     )
 
 
-def test_a_charge_without_a_state_is_taken_up(
+def test_a_run_that_died_before_it_counted_goes_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was charged and then lost before anything was counted; not if it is another count's."""
+    """It was charged and nothing left; without its state nothing takes its place."""
     write(Path("log.csv"), rows_of(0))
     with monkeypatch.context() as patched:
         patched.setattr(nights, "_counted", _fails)
         refused(*words(until=day(1)))
-    os.remove("s/counts.state")
-    assert "is missing" in refused(*words(PEOPLE, until=day(1)))
-    assert "run 1 has been charged for this" in night(1)
-    assert "tick 2 of 10" in night(2)
+    copy = folder / "copy"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("copy"))
+    assert "tick 1 of 10" in night(1)
     account = read_account("s/counts.state.account")
     assert [*account.runs] == [1]
-    assert len(account.states) == 1
+    os.chdir(copy)
+    os.remove("s/counts.state")
+    assert "released 0 ticks: restore it" in refused(*words(until=day(1)))
+    shutil.copy("../s/counts.state", "s/counts.state")  # of another generation
+    assert "is not the one that the last run left" in refused(*words(until=day(1)))
+
+
+def test_a_first_run_does_not_take_the_place_of_a_file_that_came_meanwhile(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Path("log.csv"), rows_of(0))
+    with monkeypatch.context() as patched:
+        patched.setattr(growing.Lines, "add", _fails)
+        refused(*words(until=day(1)))
+    Path("out.csv").write_text("of somebody\n")
+    assert "is not as the last run left it" in refused(*words(until=day(1)))
+    assert Path("out.csv").read_text() == "of somebody\n"
+    os.remove("out.csv")
+    assert "no tick has ended since" in night(1)
+    assert contents("out.csv").startswith(b"key,step")
+
+
+def test_an_account_that_nothing_was_charged_to_is_made_anew(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its own state: with another budget it would refuse the first run."""
+    write(Path("log.csv"), rows_of(0))
+    with monkeypatch.context() as patched:
+        patched.setattr(spending, "charge", _fails)
+        refused(*words(until=day(1)))
+    assert not read_account("s/counts.state.account").runs
+    night(1, epsilon=2)
+    assert len(read_account("s/counts.state.account").runs) == 1
 
 
 def _fails(*_: object) -> None:
     raise OSError("the disk is gone")
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_of_two_copies_that_run_at_once_one_releases(folder: Path, late: bool) -> None:
+    """Their locks are apart, and their account is one; and it stays so when one is late."""
+    write(Path("log.csv"), rows_of(0) + rows_of(1))
+    make = ("a.jsonl", "--create", "--epsilon", "1", "--delta", "1e-6")
+    command_lines.succeed(*make, main=account_command.main)
+    account = folder / "a.jsonl"
+    night(1, account=account)
+    copy = folder / "copy"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("copy", "a.jsonl"))
+    state = states.last_state("s/counts.state", str(account))
+    assert state is not None
+    generation = states.begin("s/counts.state", state, str(account))  # the first is counting
+    os.chdir(copy)
+    before = contents("out.csv")
+    if late:
+        night(2, account=account)
+        assert contents("out.csv") != before
+    else:
+        states.begin("s/counts.state", state, str(account))
+    os.chdir(folder)
+    with pytest.raises(InputError, match="another run has begun from a copy of it"):
+        states.finish("s/counts.state", state, str(account), generation)
+    if late:
+        line = words(until=day(2), account=account)
+        assert "is not the one that the last run left" in refused(*line)
+        with pytest.raises(InputError, match="is not the one that the last run left"):
+            states.begin("s/counts.state", state, str(account))
+    assert contents("out.csv") == before
+
+
 def test_two_runs_at_once(folder: Path) -> None:
     write(Path("log.csv"), rows_of(0))
     night(1)
     with states.alone("s/counts.state"):
-        assert "another run is at it" in refused(*words(until=day(2)))
+        assert "another run is using it" in refused(*words(until=day(2)))
     assert "tick 2 of 10" in night(2)
 
 
@@ -330,7 +403,7 @@ def test_a_clock_that_jumps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert f"tick {number} of 10" in night(0, until=None)
     now(9)
     said = refused(*words(until=None))
-    assert "6 ticks have ended since the last run, and 1 are usual" in said
+    assert "6 ticks are due, and usually it is 1" in said
     now(2)
     assert "no tick has ended" in night(0, until=None)
     now(4.5)
@@ -340,12 +413,111 @@ def test_a_clock_that_jumps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "ticks 5 to 8 of 10" in night(8)
 
 
+def test_what_is_usual_is_what_the_last_seven_runs_released(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the first, which may count years."""
+    write(Path("log.csv"), rows_of(0))
+    night(3, horizon=40)
+    for number in range(4, 11):
+        night(number, horizon=40)
+    night(14, horizon=40)  # four at once, which stay an exception
+    state = states.last_state("s/counts.state", "s/counts.state.account")
+    assert state is not None
+    assert state.lately == (1, 1, 1, 1, 1, 1, 4)
+    at = (START + dt.timedelta(days=17)).timestamp()
+    monkeypatch.setattr(time, "time_ns", lambda: int(at * 1e9))
+    assert "3 ticks are due, and usually it is 1" in refused(*words(until=None, horizon=40))
+
+
+def test_the_first_run_does_not_say_what_is_usual(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Path("log.csv"), rows_of(0))
+    night(5)
+    night(6)
+    at = (START + dt.timedelta(days=9)).timestamp()
+    monkeypatch.setattr(time, "time_ns", lambda: int(at * 1e9))
+    assert "3 ticks are due, and usually it is 1" in refused(*words(until=None))
+
+
+def test_a_file_with_a_row_on_the_border_is_read_again(folder: Path) -> None:
+    """At its end a tick is over, and the row is of the next one."""
+    Path("logs").mkdir()
+    write(Path("logs/0.csv"), [*rows_of(0), *[f"{day(1)},/a,u1,5"] * 300])
+    night(1, input="logs")
+    night(2, input="logs", delta="1e-6")
+    rows = [line.split(",") for line in Path("out.csv").read_text().splitlines()]
+    last = next(row for row in rows if row[:2] == ["/a", "2"])
+    assert float(last[4]) > 200
+
+
+def test_a_state_may_be_named_by_another_path(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    os.makedirs("real/deep")
+    os.symlink("real/deep", "linked")
+    night(1, state="linked/counts.state")
+    night(2, state="real/deep/counts.state")
+    os.symlink("real/deep/counts.state", "name")
+    assert "tick 3 of 10" in night(3, state="name")
+    assert os.path.islink("name")
+    assert "tick 4 of 10" in night(4, state="linked/counts.state")
+
+
+def test_a_run_that_died_names_its_account_to_the_next(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Path("log.csv"), rows_of(0))
+    make = ("a.jsonl", "--create", "--epsilon", "1", "--delta", "1e-6")
+    command_lines.succeed(*make, main=account_command.main)
+    with monkeypatch.context() as patched:
+        patched.setattr(states, "_rename", _fails)
+        refused(*words(until=day(1), account="a.jsonl"))
+    before = sorted(os.listdir("s"))
+    assert "would cost nothing more" in night(1, "--dry-run")
+    refused(*words(until=day(1), account="other"))
+    assert sorted(os.listdir("s")) == before
+    assert "tick 1 of 10" in night(1)
+    assert not Path("s/counts.state.account").exists()
+    assert len(read_account("a.jsonl").states) == 1
+
+
+def test_a_day_without_events_may_be_an_empty_file(folder: Path) -> None:
+    Path("logs").mkdir()
+    write(Path("logs/0.csv"), rows_of(0))
+    Path("logs/1.csv").touch()
+    night(1, input="logs")
+    assert "tick 2 of 10" in night(2, input="logs")
+
+
+def test_parts_that_were_changed_are_refused(folder: Path) -> None:
+    write(Path("log.csv"), rows_of(0))
+    night(2, output="parts/")
+    night(3, output="parts/")
+    assert sorted(os.listdir("parts")) == [
+        "ticks-00000001-00000002.parquet",
+        "ticks-00000003-00000003.parquet",
+    ]
+    first = Path("parts/ticks-00000001-00000002.parquet")
+    data = first.read_bytes()
+    os.remove(first)
+    assert "is not as the last run left it" in refused(*words(until=day(4), output="parts/"))
+    first.write_bytes(data[:-1] + b"x")
+    assert "is not as the last run left it" in refused(*words(until=day(4), output="parts/"))
+    first.write_bytes(data)
+    assert "tick 4 of 10" in night(4, output="parts/")
+
+
 def test_output_that_was_changed_is_refused(folder: Path) -> None:
     write(Path("log.csv"), rows_of(0))
     night(1)
     before = Path("out.csv").read_bytes()
-    Path("out.csv").write_bytes(before + b"more\n")
-    assert "is not as the last run left it" in refused(*words(until=day(2)))
+    for edited in (before + b"more\n", before[:-2] + b"x\n", before[:-1], b""):
+        Path("out.csv").write_bytes(edited)
+        assert "is not as the last run left it" in refused(*words(until=day(2)))
+        assert contents("out.csv") == edited
+        (entry,) = read_account("s/counts.state.account").states.values()
+        assert entry.generation == 1  # before anything is counted
     Path("out.csv").write_bytes(before)
     night(2)
     assert Path("out.csv").read_bytes().startswith(before)
@@ -422,15 +594,15 @@ def test_an_output_that_was_half_written_is_made_whole(
     """Appends are not atomic: the next run cuts off what is half there."""
     write(Path("log.csv"), rows_of(0) + rows_of(1))
     night(1)
-    before = contents("out.csv")
+    size = len(contents("out.csv"))
     base = folder / "base"
     shutil.copytree(folder, base, ignore=shutil.ignore_patterns("base"))
     night(2)
     whole = contents("out.csv")
     os.chdir(base)
 
-    def half(self: object, rows: object, size: int) -> None:
-        Path("out.csv").write_bytes(whole[: len(before) + 9])
+    def half(self: object, rows: object, before: object) -> None:
+        Path("out.csv").write_bytes(whole[: size + 9])
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
@@ -446,10 +618,10 @@ def test_an_output_that_was_half_written_is_made_whole(
     [
         (
             ("--epsilon", "2"),
-            "--epsilon: the state 's/counts.state' was made with 1.0, and here it is",
+            "--epsilon is 2.0, and --state 's/counts.state' was made with 1.0: it is fixed",
         ),
-        (("--keys", "/a"), "--keys: --state"),
-        (("--where", "page=/a"), "--where: --state"),
+        (("--keys", "/a"), "--keys is"),
+        (("--where", "page=/a"), "--where is"),
         (("--output", "b.csv"), "are in '../out.csv'"),
         (("--secret-env", "X"), "--secret-env does not go with --state"),
         (("--run-id", "X"), "--run-id does not go with --state"),

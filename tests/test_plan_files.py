@@ -248,10 +248,22 @@ def test_until_on_the_line_takes_the_place_of_a_delay_in_the_plan() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("view: each", "view: so-far", "view: the state 'c.state' was made with ['each'], and"),
-        ("view: each", "views: [each, last 2]", "views: the state 'c.state' was made with"),
-        ("keys: [ann, bob]", "keys: [ann, bob, c]", "count new keys beside it, with a state, outp"),
-        ("rho: 1e12", "rho: 1", "rho: the state 'c.state' was made with"),
+        ("view: each", "view: so-far", "view is ['so-far'], and state: 'c.state' was made with "),
+        (
+            "view: each",
+            "views: [each, last 2]",
+            "views is ['each', 'last 2'], and state: 'c.state' was",
+        ),
+        (
+            "keys: [ann, bob]",
+            "keys: [ann, bob, c]",
+            "Count new keys beside these, with another state and ",
+        ),
+        (
+            "rho: 1e12",
+            "rho: 1",
+            "rho is 1.0, and state: 'c.state' was made with 1000000000000.0: it",
+        ),
         ("output: out.csv", "output: o.csv", "output: 'o.csv': the releases of state: 'c.state'"),
     ],
 )

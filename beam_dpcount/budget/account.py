@@ -148,7 +148,6 @@ class StateEntry:
     Fields:
       id: of the state, public.
       run: the number of the line that was charged for all of its runs.
-      claim: a digest of its public options.
       digest: of the one state that may go on: that of the last run that finished.
       tick: up to which all is released.
       generation: the number of the last run that began.
@@ -158,7 +157,6 @@ class StateEntry:
 
     id: str
     run: int
-    claim: str
     digest: str
     tick: int = 0
     generation: int = 0
@@ -405,13 +403,13 @@ class Account:
     def _check_total(self, charges: Charges, use: ColumnUse, why: str) -> None:
         if not self.spent_after(charges, use).exceeds(self.total):
             return
-        left = f"{self.left} is left" if self.left else "nothing is left"
+        left = f"only {self.left} is left" if self.left else "nothing is left"
         count = len(self.counted)
         so_far = f" after {count} run{'s' * (count != 1)}" if count else ""
         raise OverspentAccountError(
             "total",
             f"account {self.path!r} would be overspent: this run costs {self.price(charges, use)}"
-            f"{why}{self.dearer(use)}, but of its {self.total} only {left}{so_far}",
+            f"{why}{self.dearer(use)}, but of its {self.total} {left}{so_far}",
             "give this run less, or count nothing more of these rows (the account lists the runs); "
             "a higher total is a weaker promise, to be made by those who answer for the data",
             True,

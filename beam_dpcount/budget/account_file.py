@@ -157,7 +157,7 @@ def _take(account: Account, number: int, line: dict[str, Any]) -> None:
     )
     if "state" in line:
         state = line["state"]
-        entry = StateEntry(str(state["id"]), run, str(state["claim"]), str(state["digest"]))
+        entry = StateEntry(str(state["id"]), run, str(state["digest"]))
         account.states[entry.id] = replace(entry, time=str(line["time"]))
 
 

@@ -21,13 +21,13 @@ _ONE_BY_ONE: Sequence[tuple[str, Callable[[Any], bool]]] = (
     ("--path streaming", lambda options: options.path == "streaming"),
     ("--check", lambda options: options.check),
     ("files elsewhere", lambda options: any("://" in path for path in options.input)),
-    ("people who are active", lambda options: _counts_activity(options)),
+    ("people who are active", lambda options: counts_activity(options)),
     ("--rejected", lambda options: options.rejected is not None),
     ("--on-reject raise", lambda options: options.on_reject == "raise"),
 )
 
 
-def _counts_activity(options: Any) -> bool:
+def counts_activity(options: Any) -> bool:
     """Whether people count while they are active, and not once a key."""
     given = getattr(options, "metric", None)
     if not any(isinstance(metric, People) for metric in metrics_of(given)):

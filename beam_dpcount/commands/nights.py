@@ -5,30 +5,30 @@ What it reads, releases and writes in which order is in `files.states`.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import uuid
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from beam_dpcount.arguments.kinds import Length
 from beam_dpcount.budget import account_file as accounts
-from beam_dpcount.budget.account import Account, AccountPeriods
+from beam_dpcount.budget.account import AccountPeriods
 from beam_dpcount.budget.budgets import weakness
 from beam_dpcount.commands import manifest, outputs, spending, stop, summary
 from beam_dpcount.commands.app import say, warn
 from beam_dpcount.commands.by_columns import LABEL, all_rows
-from beam_dpcount.commands.files import growing, states, tables
+from beam_dpcount.commands.files import growing, lines, states, tables
 from beam_dpcount.commands.files.addresses import is_file, is_table, name_of
 from beam_dpcount.commands.files.columns import columns_of
 from beam_dpcount.commands.files.events import check, notes, ready
 from beam_dpcount.commands.files.formats import STANDARD, InputError, InputFile, Places, Source
 from beam_dpcount.commands.files.inputs import files_of
-from beam_dpcount.commands.lanes import needs_rows
+from beam_dpcount.commands.lanes import counts_activity, needs_rows
 from beam_dpcount.commands.options import budget_of, named_as_options, option
 from beam_dpcount.commands.progress import Progress
 from beam_dpcount.commands.report import WARNING, many
@@ -43,14 +43,17 @@ if TYPE_CHECKING:
 
 _NIGHTS = 7  # whose numbers of ticks say what is usual
 _SECRET = 32
-_BEGAN = "{option}: the state {state!r} was made with {was}, and here it is {now}: "
+_FIXED = (
+    "{option} is {now}, and --state {state!r} was made with {was}: it is fixed for the life of a "
+    "count. "
+)
 _CHANGED = (
-    f"{_BEGAN}a count goes on as it began; to change it give another --state and --output, whose "
-    "budget is spent anew"
+    f"{_FIXED}To count otherwise give another --state and --output, which spend a budget of their "
+    "own"
 )
 _KEYS = (
-    f"{_BEGAN}a count goes on with its keys, as noise for people depends on how many there are; "
-    "count new keys beside it, with a --state, --output and budget of their own"
+    f"{_FIXED}Noise for people depends on how many keys there are. Count new keys beside these, "
+    "with another --state and --output, which spend a budget of their own"
 )
 # Options that a run with a state does not take, and why.
 _REFUSED = {
@@ -68,20 +71,22 @@ def run(task: Any, flags: Sequence[str], names: Collection[str]) -> None:
     """Count on; as `runner.run`, of a `Sentence`."""
     options = task.options
     _check(task, flags)
+    if os.path.islink(options.state):
+        options.state = os.path.realpath(options.state)  # a new one takes its place
     options.account = states.account_of(options.state, options.account)
     with named_as_options(options):
         task.check()
     source = ready(task.source())
-    files = files_of(source)
+    files = [data for data in files_of(source) if data.size_in_bytes]  # a day without events
     places = Places([source.label(data.path) for data in files])
     outputs.check_table(options)
     growing.check(options.output)
     _check_places(task, places.paths)
-    if options.dry_run and not os.path.exists(options.state):
+    if options.dry_run and not states.is_there(options.state):
         _foretell(task, source, files, places, None)
         return
     with states.alone(options.state):
-        state = states.last_state(options.state, options.account)
+        state = states.last_state(options.state, options.account, options.dry_run)
         if options.dry_run:
             _foretell(task, source, files, places, state)
             return
@@ -101,6 +106,12 @@ def _check(task: Sentence, flags: Sequence[str]) -> None:
     if "://" in options.state:
         raise InputError(f"--state {options.state!r} must be on this machine: give a local file")
     task.by_columns = True
+    if counts_activity(options):
+        raise InputError(
+            "--metric people with --state counts each person once a key and window: give --user "
+            "COLUMN and --per-user K (K = 1 is enough for one key), with --view each and --per for "
+            "people of each tick; not --max-keys without --per-user, --changes or --view 'last N'"
+        )
     if why := needs_rows(task, flags):
         raise InputError(f"--state counts whole columns, which excludes {why}: leave one out")
     for name in ("plot", "report"):
@@ -128,7 +139,9 @@ def _made(
     task.state_entropy = StateEntropy(state.secret, "state")
     with named_as_options(options, task.remedies, task.names):
         transform = task.transform(places)
-    check(source, _unread(files, state))
+    unread = _unread(files, state)
+    check(source, unread)
+    _check_ends(source, unread)
     if state.options:
         _check_same(options, state, _asked(task))
     if options.save_plan is not None:
@@ -158,11 +171,19 @@ def _run(
         if not ticks:
             say(["no tick has ended yet: nothing is counted or charged; run again once one has"])
             return
+        _check_not_lost(options)
         if not options.overwrite:
             output.check_new()
         state, made = _created(task, replace(new, options=_asked(task)))
     else:
-        state = _complete(options.state, before, output)
+        state = before
+    if not state.runs:
+        if options.overwrite:
+            output.clear()
+        output.check_new()
+        size, mark = output.mark()
+        state = replace(state, size=size, mark=mark)
+    state = _complete(options.state, state, output)
     task.account = spending.of_count(task, accounts.read_account(options.account))
     weak = weakness(task.given)
     warned = [f"warning: {weak}"] if weak else []
@@ -233,13 +254,12 @@ def _asked(task: Sentence) -> dict[str, str]:
     """The options that decide what is counted, as text."""
     counted = {n: x for n, x in task.options.counted.items() if n not in ("input", "keys_file")}
     counted |= task.lists  # whether they stand in a file or on the command line
-    return {name: repr(value) for name, value in sorted(counted.items())}
+    return {name: _text(value) for name, value in sorted(counted.items())}
 
 
-def _claim(state: StateFile) -> str:
-    """A digest of the public options of a state."""
-    text = json.dumps([state.options, state.output], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+def _text(value: object) -> str:
+    """A value as it was written: with a time zone a day is not 24 hours."""
+    return value.text if isinstance(value, Length) and value.text else repr(value)
 
 
 def _check_same(options: Any, state: StateFile, asked: dict[str, str]) -> None:
@@ -264,38 +284,33 @@ def _created(task: Sentence, state: StateFile) -> tuple[StateFile, list[str]]:
     """
     options, made = task.options, list[str]()
     path, own = options.account, f"{options.state}.account"
-    if path == own and accounts.is_to_be_made(path):
+    if path == own and (accounts.is_to_be_made(path) or not accounts.read_account(path).runs):
+        with suppress(FileNotFoundError):
+            os.remove(path)  # a run made it, and died before it was charged
         with named_as_options(options):
             accounts.create(path, budget_of(options), options.user, _periods(options))
         made = [f"account: {path} (new, private)"]
-    claim = _claim(state)
     with named_as_options(options), accounts.locked(path) as (account, add):
-        for entry in account.states.values():
-            if entry.claim == claim and not entry.tick:
-                # It was charged, nothing left, and its file is lost: this one takes its place.
-                state = replace(state, id=entry.id)
-                line = accounts.state_line(entry, entry.generation, finished=state.digest, tick=0)
-                states.create(options.state, state, add, line)
-                return state, [*made, f"account {path}: run {entry.run} has been charged for this"]
-        if path == own and account.states:
-            _refuse_lost(options, account)
         said = spending.charge(
             task,
             account,
             lambda line: states.create(options.state, state, add, line),
-            state={"id": state.id, "claim": claim, "digest": state.digest},
+            state={"id": state.id, "digest": state.digest},
         )
     return state, [*made, *said]
 
 
-def _refuse_lost(options: Any, account: Account) -> None:
-    """A better word than that nothing is left, where a state has gone."""
-    (entry, *_) = account.states.values()
-    raise InputError(
-        f"--state {options.state!r} is missing, and its account {account.path!r} says that it "
-        f"released {many(entry.tick, 'tick')}: restore it; to count the same rows anew, at their "
-        "whole cost again, give another --state and --output"
-    )
+def _check_not_lost(options: Any) -> None:
+    """Refuse to begin anew where the account of this state knows of one."""
+    path = options.account
+    if path != f"{options.state}.account" or accounts.is_to_be_made(path):
+        return
+    for entry in accounts.read_account(path).states.values():
+        raise InputError(
+            f"--state {options.state!r} is missing, and its account {path!r} says that it "
+            f"released {many(entry.tick, 'tick')}: restore it from a backup; to count the same "
+            "rows anew, at their whole cost again, give another --state and --output"
+        )
 
 
 def _periods(options: Any) -> AccountPeriods | None:
@@ -308,15 +323,12 @@ def _periods(options: Any) -> AccountPeriods | None:
 def _complete(path: str, state: StateFile, output: growing.Growing) -> StateFile:
     """The state, once the output has all that runs so far released."""
     if state.rows:
-        output.add(_unpacked(state.rows, output.schema), state.size)
-        state = replace(state, size=output.size, rows=b"")
+        output.add(_unpacked(state.rows, output.schema), (state.size, state.mark))
+        size, mark = output.mark()
+        state = replace(state, size=size, mark=mark, rows=b"")
         states.replace(path, state)
-    elif output.size != state.size:
-        raise InputError(
-            f"{output.path!r} is not as the last run left it ({state.size:,} {output.unit}, and "
-            f"now {output.size:,}): restore it, as past releases never change; copies are yours to "
-            "edit"
-        )
+    elif output.mark() != (state.size, state.mark):
+        raise output.changed()
     return state
 
 
@@ -324,9 +336,9 @@ def _check_usual(options: Any, state: StateFile, new: int) -> None:
     """Refuse many more ticks than usual: a clock may have jumped, and they would be lost."""
     if options.until is None and state.lately and new > 2 * median(state.lately):
         raise InputError(
-            f"{new:,} ticks have ended since the last run, and {median(state.lately):g} are usual: "
-            "if this machine's clock is right, give --until TIME, by which ticks must have ended; "
-            "rows that come later for a tick that is released never count"
+            f"{new:,} ticks are due, and usually it is {median(state.lately):g}: if this machine's "
+            "clock is right, run again with --until TIME; ticks that end after it wait. Rows that "
+            "arrive after their tick was released never count"
         )
 
 
@@ -343,16 +355,18 @@ def _counted(
 ) -> StateFile:
     """Counts the rows of ticks that ended since, and has the output grow by their releases."""
     options, ticks = task.options, task.count.ticks_released
-    generation = states.begin(state, options.account)
+    generation = states.begin(options.state, state, options.account)
+    stamps = {data.path: _stamp(data) for data in files}  # before anything is read
     unread = _unread(files, state)
     # At a tick's end begins the next: a file with a row from there on is read again.
     end = None if task.count.ticks_left == 0 else task.grid.borders(ticks, 1)[1]
-    whole = [_name(data) for data in files if data not in unread]
+    opened = {data.path for data in unread}
+    whole = [stamps[data.path] for data in files if data.path not in opened]
     with Progress(size=sum(data.size_in_bytes for data in unread)):
         for data in unread:
             last = _take(source, data, lane)
             if data.path != source.spool and (end is None or last is None or last < end):
-                whole.append(_name(data))
+                whole.append(stamps[data.path])
         rows = growing.in_order(all_rows(lane, task.table(), output.schema), task.keys)
     lately = state.lately if state.runs > 1 else ()
     following = replace(
@@ -386,12 +400,29 @@ def _take(source: Source, data: InputFile, lane: PartsLane) -> int | None:
 def _unread(files: Sequence[InputFile], state: StateFile) -> list[InputFile]:
     """Those that runs before have not counted whole."""
     known = {*state.files}
-    return [data for data in files if _name(data) not in known]
+    return [data for data in files if _stamp(data) not in known]
 
 
-def _name(data: InputFile) -> tuple[str, int]:
-    """What a file that was counted whole is known by."""
-    return os.path.realpath(data.path), data.size_in_bytes
+def _stamp(data: InputFile) -> tuple[str, str]:
+    """A file's path, and what tells whether it was changed since: any write alters it."""
+    path = os.path.realpath(data.path)
+    about = os.stat(path)
+    times = about.st_mtime_ns, about.st_ctime_ns
+    return path, " ".join(map(str, (about.st_dev, about.st_ino, about.st_size, *times)))
+
+
+def _check_ends(source: Source, files: Sequence[InputFile]) -> None:
+    """Refuse a text file whose last line is not whole.
+
+    Were it left out, a row more after it would decide whether it counts. Were it counted, it might
+    say something else once it is whole.
+    """
+    for data in files:
+        if source.kind(data.path) != "parquet" and not lines.ends_whole(data):
+            raise InputError(
+                f"{source.label(data.path)}: its last line has no line break, and may be half "
+                "written: run again once it is whole, or end the file with a line break"
+            )
 
 
 def _packed(rows: pa.Table) -> bytes:
@@ -418,7 +449,7 @@ def _foretell(
     _made(task, source, files, places, state or _new(options))
     if is_table(options.output):
         output = growing.growing(options.output, task.table(), "", task.guarantee())
-        _ = output.check_new() if state is None else output.size
+        _ = output.check_new() if state is None else output.mark()
     ticks, so_far = task.count.ticks_released, 0 if state is None else state.ticks
     new = f"note: {many(max(ticks - so_far, 0), 'tick')} would be added to {options.output}"
     costs = ["note: the state has been charged: the run would cost nothing more"]

@@ -144,7 +144,7 @@ def _insert(task: Task, table: databases.DatabaseTable) -> None:
         path = streams.spared(task.output.path, table.name)
         raise InputError(f"{error}; the counts are complete, and charged: {path}") from None
     stop.note(task.where, "the table has all rows of this run")
-    say([f"rows inserted: {inserted:,}; all others were there"])
+    say([f"new rows in the table: {inserted:,}"])
 
 
 def _of_truth(options: argparse.Namespace) -> list[str]:

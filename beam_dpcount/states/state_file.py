@@ -6,7 +6,7 @@ Little-endian:
   the JSON: the fields of a StateFile that are not bytes
   u64: how many bytes follow; the state of the count, as `CountState.packed`
   32 bytes: BLAKE2b of all before, the digest that the account has
-  u64: how long the output was before this run
+  u64 and 32 bytes: how large the output was before this run, and a digest of it
   u64: how many bytes follow; what this run released, as long as the output may not have it
   32 bytes: BLAKE2b of all before
 
@@ -30,7 +30,7 @@ from beam_dpcount.states.envelope import StateError, corrupt
 MAGIC = b"dpstate1"
 _HEAD = struct.Struct("<8sI")
 _LENGTH = struct.Struct("<Q")
-_TAIL = struct.Struct("<QQ")
+_TAIL = struct.Struct("<Q32sQ")
 _DIGEST = 32
 
 
@@ -49,8 +49,10 @@ class StateFile:
       ticks: up to which all are released.
       lately: how many ticks each of the last runs released, without the first run where there
         are others.
-      files: name and size of files all of whose rows are of ticks that are released.
-      size: how many bytes the output had before this run; where `rows` is empty, has now.
+      files: path, and what tells whether it was changed, of files all of whose rows are of ticks
+        that are released.
+      size: how large the output was before this run; where `rows` is empty, is now.
+      mark: a digest of the output as it was then, 32 bytes.
       rows: what this run released, as long as the output may not have it.
     """
 
@@ -63,8 +65,9 @@ class StateFile:
     runs: int = 0
     ticks: int = 0
     lately: tuple[int, ...] = ()
-    files: tuple[tuple[str, int], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
     size: int = 0
+    mark: bytes = bytes(32)
     rows: bytes = b""
 
     @cached_property
@@ -81,7 +84,7 @@ class StateFile:
 
     def packed(self) -> bytes:
         """All of it as bytes."""
-        tail = _TAIL.pack(self.size, len(self.rows))
+        tail = _TAIL.pack(self.size, self.mark, len(self.rows))
         return _signed(b"".join([self._core, tail, self.rows]))
 
     @classmethod
@@ -111,21 +114,20 @@ class StateFile:
         (length,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size
         count, at = CountState.unpacked(data[at : at + length]), at + length + _DIGEST
-        size, length = _TAIL.unpack_from(data, at)
+        size, mark, length = _TAIL.unpack_from(data, at)
         rows = data[at + _TAIL.size : -_DIGEST]
         if len(rows) != length:
             raise ValueError("there is more, or less, than is said")
         about |= {"secret": bytes.fromhex(about["secret"]), "lately": tuple(about["lately"])}
-        about["files"] = tuple((str(name), int(long)) for name, long in about["files"])
-        return cls(count=count, size=size, rows=rows, **about)
+        about["files"] = tuple((str(path), str(stamp)) for path, stamp in about["files"])
+        return cls(count=count, size=size, mark=mark, rows=rows, **about)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(id={self.id!r}, which keeps a secret)"
 
 
-_PLAIN = [
-    one.name for one in fields(StateFile) if one.name not in ("secret", "count", "size", "rows")
-]
+_BYTES = ("secret", "count", "size", "mark", "rows")
+_PLAIN = [one.name for one in fields(StateFile) if one.name not in _BYTES]
 
 
 def _signed(data: bytes) -> bytes:

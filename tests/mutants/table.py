@@ -206,7 +206,7 @@ MUTANTS = (
         "releases leave before the account knows of them",
         f"{_COMMANDS}/nights.py",
         "    states.finish(options.state, following, options.account, generation)\n",
-        "    output.add(_unpacked(following.rows, output.schema), following.size)\n"
+        "    output.add(_unpacked(following.rows, output.schema), (state.size, state.mark))\n"
         "    states.finish(options.state, following, options.account, generation)\n",
         f"{_NIGHTS}test_a_night_that_is_killed_anywhere[later]",
     ),
@@ -214,16 +214,8 @@ MUTANTS = (
         "nights",
         "the account knows of a state that is not written yet",
         f"{_COMMANDS}/files/states.py",
-        """    _write(path, state)
-    with locked(account) as (found, add):
-        entry = _entry(found, state)
-        add(state_line(entry, generation, finished=state.digest, tick=state.ticks))
-""",
-        """    with locked(account) as (found, add):
-        entry = _entry(found, state)
-        add(state_line(entry, generation, finished=state.digest, tick=state.ticks))
-    _write(path, state)
-""",
+        "    _write(path, state)\n    with locked(account) as (found, add):\n",
+        "    with locked(account) as (found, add):\n",
         f"{_NIGHTS}test_a_night_that_is_killed_anywhere[later]",
     ),
     Mutant(
@@ -262,8 +254,8 @@ MUTANTS = (
         "nights",
         "an output that was edited grows",
         f"{_COMMANDS}/nights.py",
-        "    elif output.size != state.size:\n",
-        "    elif output.size < state.size:\n",
+        "    elif output.mark() != (state.size, state.mark):\n",
+        "    elif output.mark()[0] != state.size:\n",
         f"{_NIGHTS}test_output_that_was_changed_is_refused",
     ),
     Mutant(
@@ -308,11 +300,59 @@ MUTANTS = (
     ),
     Mutant(
         "nights",
-        "half a line counts",
+        "half a line is left out or counts, as it comes",
         f"{_COMMANDS}/nights.py",
-        "data._replace(may_grow=True)",
-        "data",
-        f"{_NIGHTS}test_half_a_line_counts_nothing_until_it_is_whole[csv]",
+        "    _check_ends(source, unread)\n",
+        "",
+        f"{_NIGHTS}test_half_a_line_is_refused_until_it_is_whole[csv]",
+    ),
+    Mutant(
+        "nights",
+        "of two copies that count at once both release",
+        f"{_COMMANDS}/files/states.py",
+        "        if entry.generation != generation:\n",
+        "        if entry.generation < generation:\n",
+        f"{_NIGHTS}test_of_two_copies_that_run_at_once_one_releases[False]",
+    ),
+    Mutant(
+        "nights",
+        "a file that was written to is not read again if it is as large",
+        f"{_COMMANDS}/nights.py",
+        "    times = about.st_mtime_ns, about.st_ctime_ns\n",
+        "    times = about.st_mode, about.st_nlink\n",
+        f"{_NIGHTS}test_files_that_were_counted_whole_are_not_opened_again",
+    ),
+    Mutant(
+        "nights",
+        "a row on the border of a tick is lost with its file",
+        f"{_COMMANDS}/nights.py",
+        "(end is None or last is None or last < end)",
+        "(end is None or last is None or last <= end)",
+        f"{_NIGHTS}test_a_file_with_a_row_on_the_border_is_read_again",
+    ),
+    Mutant(
+        "nights",
+        "what is usual is what was most",
+        f"{_COMMANDS}/nights.py",
+        "new > 2 * median(state.lately)",
+        "new > 2 * max(state.lately)",
+        f"{_NIGHTS}test_what_is_usual_is_what_the_last_seven_runs_released",
+    ),
+    Mutant(
+        "nights",
+        "the first run says what is usual",
+        f"{_COMMANDS}/nights.py",
+        "    lately = state.lately if state.runs > 1 else ()\n",
+        "    lately = state.lately\n",
+        f"{_NIGHTS}test_the_first_run_does_not_say_what_is_usual",
+    ),
+    Mutant(
+        "nights",
+        "parts are taken on trust",
+        f"{_COMMANDS}/files/growing.py",
+        "                    digest.update(name.encode() + _digest(file.read()))\n",
+        "                    digest.update(name.encode())\n",
+        f"{_NIGHTS}test_parts_that_were_changed_are_refused",
     ),
     # Counts that go on
     Mutant(

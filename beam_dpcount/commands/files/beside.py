@@ -105,6 +105,15 @@ def _sync(name: str) -> None:
         os.fsync(file.fileno())
 
 
+def sync_folder(path: str) -> None:
+    """Wait until the name of a file is on the disk."""
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def _reason(error: OSError) -> str:
     """What the system says; Beam wraps it."""
     details = getattr(error, "exception_details", None) or {}

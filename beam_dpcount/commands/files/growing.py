@@ -6,6 +6,7 @@ has a file of Parquet for each run; into a table of a database they are inserted
 
 from __future__ import annotations
 
+import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,12 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_dpcount.commands.files.addresses import is_table
-from beam_dpcount.commands.files.beside import beside, created
+from beam_dpcount.commands.files.beside import beside, created, sync_folder
 from beam_dpcount.commands.files.databases import DatabaseTable
 from beam_dpcount.commands.files.formats import InputError, Table, kind_of
 from beam_dpcount.commands.files.rendered import Known, csv_rows, json_rows
 from beam_dpcount.commands.files.tables import check_place, csv_line, schema_of
 
+_DIGEST = 32
 _AGAIN = "run again: the state has the releases, and the next run writes them"
 
 
@@ -39,22 +41,36 @@ class Growing(ABC):
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self.path, self.schema = path, schema
 
-    @property
     @abstractmethod
-    def size(self) -> int:
-        """How large it is, as far as that says whether all releases are there."""
+    def mark(self) -> tuple[int, bytes]:
+        """How large it is, and a digest of it, 32 bytes, by which a change is seen."""
 
     @abstractmethod
     def check_new(self) -> None:
         """Raise InputError if there is something in its place."""
 
     @abstractmethod
-    def add(self, rows: pa.Table, size: int) -> None:
-        """Have these rows, after what it had when it was that large, and nothing else.
+    def clear(self) -> None:
+        """Removes what is in its place, if that may be, before the first run."""
+
+    @abstractmethod
+    def add(self, rows: pa.Table, before: tuple[int, bytes]) -> None:
+        """Adds rows, some of which a run that died may have added.
+
+        Args:
+          rows: of all ticks of a run.
+          before: its mark without them.
 
         Raises:
-          InputError: it cannot be written.
+          InputError: it was changed otherwise, or cannot be written.
         """
+
+    def changed(self) -> InputError:
+        """What to raise if it is not as the last run left it."""
+        return InputError(
+            f"{self.path!r} is not as the last run left it: restore it from a backup, as past "
+            "releases never change; copies are yours to edit"
+        )
 
 
 def growing(path: str, table: Table, about: str, guarantee: str) -> Growing:
@@ -99,29 +115,44 @@ def check(path: str) -> None:
 class Lines(Growing):
     """A file of CSV or JSON lines."""
 
-    @property
-    def size(self) -> int:
+    def mark(self) -> tuple[int, bytes]:
+        data = self._read()
+        return len(data), _digest(data)
+
+    def _read(self) -> bytes:
         try:
-            return os.stat(self.path).st_size
+            with open(self.path, "rb") as file:
+                return file.read()
         except FileNotFoundError:
-            return 0
+            return b""
+        except OSError as error:
+            raise _unwritten(self.path, error) from None
 
     def check_new(self) -> None:
         if os.path.exists(self.path):
             raise _there(self.path, "--overwrite begins it anew")
 
-    def add(self, rows: pa.Table, size: int) -> None:
+    def clear(self) -> None:
+        with suppress(FileNotFoundError):
+            os.remove(self.path)
+
+    def add(self, rows: pa.Table, before: tuple[int, bytes]) -> None:
+        (size, digest), data = before, self._read()
         known: Known = {}
         is_csv = kind_of(self.path) == "csv"
+        header = f"{csv_line(self.schema.names)}\n".encode() if is_csv and not size else b""
+        lines = b"".join([header, *(csv_rows if is_csv else json_rows)(rows, known)])
+        # Appends are not atomic: what a run that died has added is the beginning of these lines.
+        if len(data) < size or _digest(data[:size]) != digest or not lines.startswith(data[size:]):
+            raise self.changed()
         try:
-            with open(self.path, "r+b" if size else "w+b") as file:
+            with open(self.path, "r+b" if data else "w+b") as file:
                 file.truncate(size)
                 file.seek(size)
-                if is_csv and not size:
-                    file.write(f"{csv_line(self.schema.names)}\n".encode())
-                file.writelines((csv_rows if is_csv else json_rows)(rows, known))
+                file.write(lines)
                 file.flush()
                 os.fsync(file.fileno())
+            sync_folder(self.path)
         except OSError as error:
             raise _unwritten(self.path, error) from None
 
@@ -132,24 +163,72 @@ class Parts(Growing):
     The files are whole: each takes its name once it is.
     """
 
-    size = 0  # a file is there, whole, or not
+    unit = "files"
+
+    def mark(self) -> tuple[int, bytes]:
+        return self._mark(self._names())
+
+    def _names(self) -> list[str]:
+        """Of the files that are there."""
+        try:
+            return sorted(n for n in os.listdir(self.path) if not n.startswith((".", "_")))
+        except FileNotFoundError:
+            return []
+
+    def _mark(self, names: Sequence[str]) -> tuple[int, bytes]:
+        """That of some of the files."""
+        digest = hashlib.blake2b(digest_size=_DIGEST)
+        for name in names:
+            try:
+                with open(os.path.join(self.path, name), "rb") as file:
+                    digest.update(name.encode() + _digest(file.read()))
+            except OSError as error:
+                raise _unwritten(self.path, error) from None
+        return len(names), digest.digest()
 
     def check_new(self) -> None:
-        with suppress(FileNotFoundError):
-            if any(not name.startswith((".", "_")) for name in os.listdir(self.path)):
-                raise _there(self.path, "name an empty folder")
+        if self._names():
+            raise _there(self.path, "name an empty folder")
 
-    def add(self, rows: pa.Table, size: int) -> None:
+    def clear(self) -> None:
+        """Nothing: what is in a folder is not known."""
+
+    def add(self, rows: pa.Table, before: tuple[int, bytes]) -> None:
         try:
             os.makedirs(self.path, exist_ok=True)
         except OSError as error:
             raise _unwritten(self.path, error) from None
+        first, last = (rows["step"][place].as_py() for place in (0, -1)) if len(rows) else (0, 0)
+        name = f"ticks-{first:08}-{last:08}.parquet"
+        path = os.path.join(self.path, name)
+        if self._mark([other for other in self._names() if other != name]) != before:
+            raise self.changed()
         if not len(rows):
             return
-        first, last = (rows["step"][place].as_py() for place in (0, -1))
-        path = os.path.join(self.path, f"ticks-{first:08}-{last:08}.parquet")
-        with beside(path) as name, created(name) as file, pq.ParquetWriter(file, self.schema) as to:
+        if os.path.exists(path):  # by a run that died after it
+            if not _is(path, rows):
+                raise self.changed()
+            return
+        with (
+            beside(path) as unfinished,
+            created(unfinished) as file,
+            pq.ParquetWriter(file, self.schema) as to,
+        ):
             to.write_table(rows)
+        sync_folder(path)
+
+
+def _is(path: str, rows: pa.Table) -> bool:
+    """Whether a file of Parquet has these rows."""
+    try:
+        there = pq.read_table(path).replace_schema_metadata()
+    except (OSError, pa.ArrowException):
+        return False
+    return bool(there.equals(rows.replace_schema_metadata()))
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST).digest()
 
 
 class Inserted(Growing):
@@ -167,11 +246,13 @@ class Inserted(Growing):
     def check_new(self) -> None:
         self._table.check(grows=False)
 
-    @property
-    def size(self) -> int:
-        return int(self._table.check(grows=True))
+    def clear(self) -> None:
+        """Nothing: rows of a table are never removed."""
 
-    def add(self, rows: pa.Table, size: int) -> None:
+    def mark(self) -> tuple[int, bytes]:
+        return int(self._table.check(grows=True)), bytes(_DIGEST)
+
+    def add(self, rows: pa.Table, before: tuple[int, bytes]) -> None:
         cells = (column.to_pylist() for column in rows.columns)
         try:
             self._table.insert(zip(*cells, strict=True))

@@ -10,6 +10,7 @@ as gzip; else its lines are read as they are.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import IO
 
@@ -94,6 +95,20 @@ def blocks(file: InputFile, has_header: bool, size: int = 1) -> Iterator[bytes]:
             rest = rest[: 1 + max(rest.rfind(b"\n"), rest.rfind(b"\r"))]
         if rest:
             yield rest.removeprefix(MARK) if is_first else rest
+
+
+def ends_whole(file: InputFile) -> bool:
+    """Whether the last line of a file that is here ends in a line break."""
+    source, kind = _opened(file, True)
+    with source:
+        if not kind:
+            size = source.seek(0, os.SEEK_END)
+            source.seek(max(size - 1, 0))
+            return source.read() in (b"", b"\n", b"\r")
+        contents, last = Unpacked(source, kind), b""
+        while data := contents.read():
+            last = data[-1:]
+        return last in (b"", b"\n", b"\r")
 
 
 def _opened(file: InputFile, has_header: bool) -> tuple[IO[bytes], str]:

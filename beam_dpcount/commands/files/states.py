@@ -20,6 +20,7 @@ from typing import Any
 
 from beam_dpcount.budget.account import Account, StateEntry
 from beam_dpcount.budget.account_file import locked, read_account, state_line
+from beam_dpcount.commands.files.beside import sync_folder
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.states.envelope import StateError
 from beam_dpcount.states.state_file import StateFile
@@ -54,7 +55,7 @@ def alone(path: str) -> Iterator[None]:
         yield
     except BlockingIOError:
         raise InputError(
-            f"--state {path!r}: another run is at it; wait until it has ended, and run again"
+            f"--state {path!r}: another run is using it; run again once it has ended"
         ) from None
     finally:
         os.close(lock)  # which unlocks it
@@ -76,8 +77,17 @@ def account_of(path: str, given: str | None) -> str:
     return f"{path}.account"
 
 
-def last_state(path: str, account: str) -> StateFile | None:
+def is_there(path: str) -> bool:
+    """Whether there is a state, if only one that a run was about to put in its place."""
+    return os.path.exists(path) or os.path.exists(path + _NEXT)
+
+
+def last_state(path: str, account: str, look: bool = False) -> StateFile | None:
     """The state that may go on; None if there is none yet.
+
+    Args:
+      path, account: where they are.
+      look: nothing is changed.
 
     Raises:
       InputError, AccountError: there is one, and it is not the one of the last run.
@@ -86,33 +96,27 @@ def last_state(path: str, account: str) -> StateFile | None:
     with suppress(StateError):  # one that a run had not finished writing
         following = _read(path + _NEXT)
         if following is not None and (state is None or state.digest != following.digest):
+            if state is None and not os.path.exists(account):
+                return None  # a run died before it was charged
             entry = _account(path, account).states.get(following.id)
             if entry is not None and entry.digest == following.digest:
-                _rename(path)
+                if not look:
+                    _rename(path)
                 state = following
-    with suppress(FileNotFoundError):
-        os.remove(path + _NEXT)
     if state is None:
         return None
-    entry = _account(path, account).states.get(state.id)
-    if entry is None:
-        raise InputError(
-            f"account {account!r} knows nothing of --state {path!r}: give the --account of the "
-            "runs before it"
-        )
-    if entry.digest != state.digest:
-        raise InputError(
-            f"--state {path!r} is not the one that the last run left ({entry.nights:,} runs "
-            f"released {entry.tick:,} ticks): restore that one; an older one would count and "
-            "release the same ticks again"
-        )
+    _entry(_account(path, account), path, state)
     return state
 
 
-def begin(state: StateFile, account: str) -> int:
-    """Has the account say that a run begins from a state; the run's number."""
+def begin(path: str, state: StateFile, account: str) -> int:
+    """Has the account say that a run begins from a state; the run's number.
+
+    Raises:
+      InputError: another run has gone on from it meanwhile, from a copy.
+    """
     with locked(account) as (found, add):
-        entry = _entry(found, state)
+        entry = _entry(found, path, state)
         add(state_line(entry, entry.generation + 1, begun=state.digest))
         return entry.generation + 1
 
@@ -125,10 +129,19 @@ def create(path: str, state: StateFile, add: Add, line: Mapping[str, Any]) -> No
 
 
 def finish(path: str, state: StateFile, account: str, generation: int) -> None:
-    """Makes a state the last one: from here on what it holds may leave."""
+    """Makes a state the last one: from here on what it holds may leave.
+
+    Raises:
+      InputError: another run has begun meanwhile, from a copy; nothing of this one has left.
+    """
     _write(path, state)
     with locked(account) as (found, add):
-        entry = _entry(found, state)
+        entry = found.states[state.id]
+        if entry.generation != generation:
+            raise InputError(
+                f"--state {path!r}: another run has begun from a copy of it, and this one ends "
+                "without a release: keep one of the two, and delete the other with its output"
+            )
         add(state_line(entry, generation, finished=state.digest, tick=state.ticks))
     _rename(path)
 
@@ -139,8 +152,21 @@ def replace(path: str, state: StateFile) -> None:
     _rename(path)
 
 
-def _entry(account: Account, state: StateFile) -> StateEntry:
-    return account.states[state.id]
+def _entry(account: Account, path: str, state: StateFile) -> StateEntry:
+    """What the account says of a state, which must be the last one."""
+    entry = account.states.get(state.id)
+    if entry is None:
+        raise InputError(
+            f"account {account.path!r} does not know --state {path!r}: give the --account of the "
+            "runs before"
+        )
+    if entry.digest != state.digest:
+        raise InputError(
+            f"--state {path!r} is not the one that the last run left ({entry.nights:,} runs "
+            f"released {entry.tick:,} ticks): restore that one; an older one would count and "
+            "release the same ticks again"
+        )
+    return entry
 
 
 def _account(path: str, account: str) -> Account:
@@ -174,7 +200,7 @@ def _write(path: str, state: StateFile) -> None:
             opened.write(state.packed())
             opened.flush()
             os.fsync(opened.fileno())
-        _sync_folder(path)
+        sync_folder(path)
     except OSError as error:
         raise _unwritten(path, error) from None
 
@@ -182,18 +208,9 @@ def _write(path: str, state: StateFile) -> None:
 def _rename(path: str) -> None:
     try:
         os.rename(path + _NEXT, path)
-        _sync_folder(path)
+        sync_folder(path)
     except OSError as error:
         raise _unwritten(path, error) from None
-
-
-def _sync_folder(path: str) -> None:
-    """Waits until names of files in it are on the disk."""
-    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _unwritten(path: str, error: OSError) -> InputError:
