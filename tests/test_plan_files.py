@@ -169,7 +169,7 @@ def test_a_plan_from_elsewhere_fills_its_table(here: Path) -> None:
     """The path of a file of SQLite stands in a URL."""
     Path("plans").mkdir()
     words = ("--input", "events.csv", *TICKS, "--view", "each", *LARGE, "--state", "c.state")
-    words += ("--output", "sqlite:///t.db?table=ticks", "--until", 120)
+    words = (*words, "--output", "sqlite:///t.db?table=ticks", "--until", 120)
     assert counted("ticks", *words, "--save-plan", "plans/plan.yaml").status == 0
     assert "output: sqlite:///../t.db?table=ticks" in Path("plans/plan.yaml").read_text()
     os.chdir("plans")
