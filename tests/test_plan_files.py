@@ -169,8 +169,8 @@ def test_a_plan_from_elsewhere_fills_its_table(here: Path) -> None:
     """The path of a file of SQLite stands in a URL."""
     Path("plans").mkdir()
     words = ("--input", "events.csv", *TICKS, "--view", "each", *LARGE, "--state", "c.state")
-    words = (*words, "--output", "sqlite:///t.db?table=ticks", "--until", 120)
-    assert counted("ticks", *words, "--save-plan", "plans/plan.yaml").status == 0
+    first = (*words, "--output", "sqlite:///t.db?table=ticks", "--until", 120)
+    assert counted("ticks", *first, "--save-plan", "plans/plan.yaml").status == 0
     assert "output: sqlite:///../t.db?table=ticks" in Path("plans/plan.yaml").read_text()
     os.chdir("plans")
     assert "ticks 3 to 5 of 6 added" in night(150).out
@@ -316,6 +316,7 @@ MISTAKES = [
     ("keys: [ann, bob]", "keys: [ann, ann]", "plan.yaml, line 3: keys: 'ann' is there twice; give"),
     ("keys: [ann, bob]", "keys: [ann]\nkeys_file: x", "give either keys or keys_file, not both"),
     ("keys: [ann, bob]", "select_keys: yes", "line 3: select_keys must be true or false, got 'yes"),
+    ("keys: [ann, bob]", "select_keys: [a]", "line 3: select_keys must be true or false, got a"),
     ("keys: [ann, bob]", "keys: [ann", "plan.yaml, line 4: is not YAML: expected ',' or ']', but"),
     ("keys: [ann, bob]", "keys: &k [*k]", "line 3: no value is as deep as this"),
     ("keys: [ann, bob]", "keys: [[[[[a]]]]]", "line 3: no value is as deep as this"),
@@ -325,6 +326,9 @@ MISTAKES = [
     ("horizon: 6", "horizon: 6\nmechanism: kray", "unknown mechanism 'kray': did you mean KAry?"),
     ("horizon: 6", "horizon: 6\nzone: Mars", "plan.yaml, line 8: zone is not a time zone, got 'Ma"),
     ("horizon: 6", "horizon: 6\nmetric: [a, b]", "line 8: metric must be one text or number, got"),
+    ("horizon: 6", "horizon: 6\nmetrics: [{field: u}]", "metrics must be texts, or mappings with"),
+    ("horizon: 6", "horizon: 6\nmetrics: [{metric: mean}]", "metric 'mean' needs more arguments"),
+    ("horizon: 6", "horizon: 6\nmetrics: [{metric: [a]}]", "unknown metric"),
     ("horizon: 6", "horizon: 6\nmetric: maen(u)", "column 1 of 'maen(u)': unknown name 'maen': di"),
     ("horizon: 6", "horizon: 6\nmetric: a\nmetrics: [b]", "line 9: give either metric or metrics,"),
     ("horizon: 6", "horizon: 6\ndry_run: true", "line 8: dry_run is of one run, and not of a plan"),

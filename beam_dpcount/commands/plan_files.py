@@ -232,7 +232,7 @@ def _value(field: Field, name: str, given: Any) -> Any:
     if given is None:
         raise ParameterError(one.name, "has no value", "give one, or leave the line out")
     if one.kind is SWITCH:
-        return one.read({"true": True, "false": False}.get(given, given) if given else given)
+        return one.read({"true": True, "false": False}.get(str(given), given))
     words, plural = one.metavar.split(), one.name != field.option
     if plural or words[1:]:
         given = given if isinstance(given, list) else [given]
