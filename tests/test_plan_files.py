@@ -317,6 +317,8 @@ MISTAKES = [
     ("keys: [ann, bob]", "keys: [ann]\nkeys_file: x", "give either keys or keys_file, not both"),
     ("keys: [ann, bob]", "select_keys: yes", "line 3: select_keys must be true or false, got 'yes"),
     ("keys: [ann, bob]", "select_keys: [a]", "line 3: select_keys must be true or false, got a"),
+    ("keys: [ann, bob]", "keys: []", "line 3: keys has no value: give one, or leave the line out"),
+    ("keys: [ann, bob]", f"keys: {'[' * 9999}", "plan.yaml: no value is as deep as this"),
     ("keys: [ann, bob]", "keys: [ann", "plan.yaml, line 4: is not YAML: expected ',' or ']', but"),
     ("keys: [ann, bob]", "keys: &k [*k]", "line 3: no value is as deep as this"),
     ("keys: [ann, bob]", "keys: [[[[[a]]]]]", "line 3: no value is as deep as this"),
@@ -346,7 +348,7 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("old", "new", "said"), MISTAKES)
+@pytest.mark.parametrize(("old", "new", "said"), MISTAKES, ids=range(len(MISTAKES)))
 def test_mistakes_are_named(old: str, new: str, said: str) -> None:
     assert old in PLAN
     Path("plan.yaml").write_text(PLAN.replace(old, new))

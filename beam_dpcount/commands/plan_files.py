@@ -45,6 +45,7 @@ _SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/?][^?]*)(.*)", re.IGNORECASE)  
 _PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@|[?&]\w*password=", re.IGNORECASE)
 
 ONE_RUN = "{name} is of one run, and not of a plan: give {option} on the command line"
+DEEP = "no value is as deep as this"
 UNKNOWN = "unknown name {name!r}: {meant}"
 UNSAFE = (
     "{name} holds a password, and a plan holds no secrets: leave it to the environment, or to a "
@@ -182,6 +183,8 @@ def _lines(path: str) -> dict[str, tuple[int, Any]]:
     except yaml.MarkedYAMLError as error:
         at = 0 if error.problem_mark is None else error.problem_mark.line + 1
         raise InputError(f"{_place(path, at)}: is not YAML: {error.problem}") from None
+    except RecursionError:
+        raise InputError(f"{path}: {DEEP}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(node, yaml.MappingNode):
@@ -220,7 +223,7 @@ def _plain(path: str, node: Any, depth: int = 0) -> Any:
     if isinstance(node, yaml.ScalarNode):
         return None if node.style is None and not node.value else node.value
     if depth == 3:  # a list of mappings of lists; and an alias may lie within itself
-        raise InputError(f"{_place(path, node.start_mark.line + 1)}: no value is as deep as this")
+        raise InputError(f"{_place(path, node.start_mark.line + 1)}: {DEEP}")
     if isinstance(node, yaml.SequenceNode):
         return [_plain(path, one, depth + 1) for one in node.value]
     return {name: _plain(path, value, depth + 1) for name, _, value in _pairs(path, node)}
@@ -229,7 +232,7 @@ def _plain(path: str, node: Any, depth: int = 0) -> Any:
 def _value(field: Field, name: str, given: Any) -> Any:
     """The value of a name, as its option has it."""
     one = field.argument
-    if given is None:
+    if given in (None, []):
         raise ParameterError(one.name, "has no value", "give one, or leave the line out")
     if one.kind is SWITCH:
         return one.read({"true": True, "false": False}.get(str(given), given))
