@@ -44,14 +44,17 @@ class ParameterError(Error, ValueError):
         between = "" if self.problem.startswith("=") else " "
         return self._joined(f"{self.name}{between}{self.problem}", self.remedy, str, "=")
 
-    def in_options(self, option: Callable[[str], str], remedies: Mapping[str, str]) -> str:
+    def in_options(
+        self, option: Callable[[str], str], remedies: Mapping[str, str], between: str = " "
+    ) -> str:
         """The same for a command line, where `option` names a parameter's option.
 
         If the error has a remedy, that of its parameter in `remedies`, if any, is given instead.
+        `between` stands between an option and its value.
         """
         remedy = remedies.get(self.name, self.remedy) if self.remedy else ""
         problem = self.problem.removeprefix("=")
-        return self._joined(f"{option(self.name)} {problem}", remedy, option, " ")
+        return self._joined(f"{option(self.name)} {problem}", remedy, option, between)
 
     def _joined(self, sentence: str, remedy: str, spell: Callable[[str], str], between: str) -> str:
         said = spelled(self.problem, spell, between) if self.whole else sentence

@@ -26,7 +26,7 @@ from beam_dpcount.budget.spender import Protection
 from beam_dpcount.commands import account as printing
 from beam_dpcount.commands import count, graph, histogram, sequences, spending, ticks
 from beam_dpcount.commands import options as opt
-from beam_dpcount.commands import run as running
+from beam_dpcount.commands import runner as running
 from beam_dpcount.commands.files import beside
 from beam_dpcount.counters.change import Change, TickChange
 from beam_dpcount.counters.charged import CounterSpender, charges_of

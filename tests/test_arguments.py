@@ -161,6 +161,7 @@ def test_what_replays_do_not_depend_on_is_listed() -> None:
             "alarm",
             "state",
             "delay",
+            "save_plan",
         ),
     }
 

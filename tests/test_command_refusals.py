@@ -451,5 +451,6 @@ def test_each_command_is_in_the_table_and_each_mistake_is_tried() -> None:
     tried = {line for kind in BARE for line in mistakes(kind)}
     assert tried == {line for line in REFUSED.splitlines() if " | " in line}
     assert {*SECTIONS} == {*BARE, "every", "elements"}
-    without_mistakes = {"account", "demo", "select"}  # `test_account.py` has those of accounts
+    # `test_account.py` and `test_plan_files.py` have those of accounts and plans.
+    without_mistakes = {"account", "demo", "run", "select"}
     assert {*BARE} == {*COMMANDS} - without_mistakes | {"select"}

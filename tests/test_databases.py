@@ -794,7 +794,7 @@ def test_a_night_does_not_begin_another_table(database: Database, folder: Path) 
     assert len(database.read()) == 2
     database.run("DROP TABLE counts")
     for output, more, said in [
-        (database.url(), (), "is not as the last run left it (1 tables, and now 0): restore it"),
+        (database.url(), (), "is not as the last run left it: restore it"),
         (database.url("others"), (), "are in 'table=counts'"),
         (database.url(), ("--overwrite",), "rows of a table are never overwritten"),
         (database.url(), ("--plot", "p.png"), "--plot reads the output back"),

@@ -24,7 +24,7 @@ from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.budget.conversions import rounded_up
 from beam_dpcount.commands import histogram, stop, ticks
-from beam_dpcount.commands import run as running
+from beam_dpcount.commands import runner as running
 from beam_dpcount.commands.files.beside import beside
 from tests.command_lines import EXACT, ROOT, SECRET_TEXT, command, fail, succeed, written
 

@@ -24,7 +24,7 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.budget.account_file import create as create_account
 from beam_dpcount.commands import COMMANDS, eventlog, manifest
-from beam_dpcount.commands import run as running
+from beam_dpcount.commands import runner as running
 from beam_dpcount.commands.looks import HEADING
 from tests import command_lines, pictures
 from tests.command_lines import (
@@ -113,7 +113,7 @@ def files(place: Path) -> dict[str, bytes]:
 def test_each_command_is_in_the_table() -> None:
     assert {MODULE[kind.command].__name__.rpartition(".")[2] for kind in KINDS.values()} == {
         *COMMANDS
-    } - {"choose", "errors", "bounds", "account", "demo"}
+    } - {"run", "choose", "errors", "bounds", "account", "demo"}
 
 
 # Help

@@ -85,7 +85,7 @@ TABLE: dict[str, tuple[str, ColumnUse]] = {
     ),
     "graph --horizon 9 --edge u v --vertices 5 --what edges": ("graph", use(":presence", "u v")),
 }
-COUNT_NOTHING = {"choose", "errors", "bounds", "account", "demo"}
+COUNT_NOTHING = {"run", "choose", "errors", "bounds", "account", "demo"}
 TASKS: dict[str, Any] = {
     kind.name: kind
     for kind in (count.Count, ticks.Ticks, histogram.Histogram, sequences.Sequences, graph.Graph)

@@ -10,6 +10,7 @@ import pytest
 import beam_dpcount as dp
 from beam_dpcount.commands import errors
 from beam_dpcount.transforms.sentence import TickCount
+from tests import people_needed
 from tests.command_lines import fail, succeed
 
 BUDGET = ("--epsilon", 1, "--delta", 1e-6)
@@ -132,3 +133,26 @@ def _run(*words: object) -> Any:
     from tests.command_lines import command
 
     return command(*words, main=errors.main)
+
+
+@pytest.mark.parametrize("rows", [1, pytest.param(5, marks=pytest.mark.exhaustive)])
+def test_the_page_says_how_many_people_it_takes(rows: int) -> None:
+    """To renew it: python -m tests.people_needed --write."""
+    assert people_needed.printed(rows) == people_needed.table(rows)
+
+
+def test_what_the_page_says_beside_its_tables() -> None:
+    """Of budgets, of keys of a person, and of two metrics."""
+    words = ("--people", 1, "--events", 1, "--want", "10%", "--view")
+
+    def people(*more: object, budget: tuple[object, ...] = BUDGET) -> int:
+        found = re.search(r"from ([\d,]+) people", said(*words, *more, budget=budget))
+        assert found
+        return int(found[1].replace(",", ""))
+
+    each = ("each", "--per-user", 1, "--metric", "count")
+    assert people(*each, budget=("--epsilon", 2, "--delta", 1e-6)) <= people(*each) / 2
+    assert 55 <= people(*each, "--metric", "people") <= 60
+    five = ("so-far", "--ticks", 365, "--metric", "count", "--per-user", 5)
+    assert 490 <= people(*five, "--per-key", 1, "--keys", 5) <= 510
+    assert 1100 <= people(*five) <= 1200

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from beam_dpcount.commands import run as running
+from beam_dpcount.commands import runner as running
 from tests.command_lines import BUDGET, command, fail, process
 from tests.each_command import KINDS, MAIN, log, rows
 

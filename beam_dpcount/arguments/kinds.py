@@ -234,6 +234,7 @@ def several(kind: Kind) -> Kind:
 TEXT = Kind(str, "be text", _only_text)
 NAME = Kind(str, "be text", _name)
 TEXTS = Kind(list[str], "be a list of texts", _texts)
+PATH, PATHS = replace(TEXT), replace(TEXTS)  # names of files, which a plan takes from its folder
 LIST = Kind(list[Any], "be a list", _list)
 LEAVES = replace(several(TEXTS), must="be a list of lists of texts")
 SWITCH = Kind(bool, "be true or false", _switch)
@@ -269,8 +270,8 @@ WHOLES, DURATIONS = several(WHOLE), several(DURATION)
 AMOUNTS = replace(several(NUMBER), must="be finite numbers", remedy="give one for each level")
 # Names of columns, by what the columns hold.
 KEYS = Kind(str, "be the name of a column", _text)
-PATHS = Kind(Any, "be one column, or a list with a column a level", _path)
+LEVELS = Kind(Any, "be one column, or a list with a column a level", _path)
 NUMBERS = Kind(str, "be the name of a column", _text)
 TIMES = Kind(str, "be one column, or two, DATE TIME", _columns)
 IDS = Kind(str, "be the name of a column", _text)
-COLUMNS = (KEYS, PATHS, NUMBERS, TIMES, IDS)
+COLUMNS = (KEYS, LEVELS, NUMBERS, TIMES, IDS)

@@ -26,7 +26,7 @@ Changes = Mapping[str, Mapping[str, Any] | None]
 ROWS = parsed(
     "input",
     """
-    input FILE ...: texts, files, required
+    input FILE ...: paths, files, required
         CSV, JSON lines or Parquet files, patterns, or folders of them; - is standard input. A
         column may be a field within another: user.id
     format {csv,jsonl,parquet}: text, files, more
@@ -46,13 +46,13 @@ ROWS = parsed(
         default 1G)
     key COLUMN: keys, elements
         the {column} of the (public) keys: texts, or whole numbers, which become text
-    key COLUMN ...: paths, ticks
+    key COLUMN ...: levels, ticks
         the {column} of the keys: texts, or whole numbers, which become text
     keys KEY ...: texts, ticks, one_of=keys
         all (public) keys; rows of others do not count, and leave no trace
-    keys_file FILE: text, ticks files, one_of=keys, more
+    keys_file FILE: path, ticks files, one_of=keys, more
         the same, one per line; blank lines are skipped
-    hierarchy_file FILE: text, sentence files, one_of=keys, more
+    hierarchy_file FILE: path, sentence files, one_of=keys, more
         totals at every level of a tree: {key} names a column a level, from the top on, and this CSV
         file has all (public) leaves, in columns of these names. At every tick a total is exactly
         the sum of those below it
@@ -71,7 +71,7 @@ ROWS = parsed(
         is not in the domain counts nothing and takes its step
     domain ITEM ...: texts, items, required, one_of=domain
         all (public) items
-    domain_file FILE: text, items files, one_of=domain, more
+    domain_file FILE: path, items files, one_of=domain, more
         the same, one per line; blank lines are skipped
     separator TEXT: text, several files, more
         what stands between the keys or items of a cell that holds several, e.g. ';' (default: a
@@ -252,7 +252,7 @@ NOISE = parsed(
     """
     secret_env NAME: text, run, uncounted, one_of=secret, more
         the environment variable that holds the secret, on every worker
-    secret_file FILE: text, run, uncounted, one_of=secret, more
+    secret_file FILE: path, run, uncounted, one_of=secret, more
         a file that holds it, readable on every worker
     run_id TEXT: text, run files, default=, more
         public; give another one whenever rows that have changed are counted again (files and
@@ -265,14 +265,14 @@ NOISE = parsed(
 OUTPUT = parsed(
     "output",
     """
-    output OUT: text, run files, required
+    output OUT: path, run files, required
         a .csv[.gz], .jsonl[.gz] or .parquet file, a table of postgresql:// or sqlite:///, or -
         (standard output)
     output_format {csv,jsonl,parquet}: text, run files, more
         of --output - (default csv)
-    plot PNG: text, run files
+    plot PNG: path, run files
         draw the counts of some keys
-    report HTML: text, run files
+    report HTML: path, run files
         one page to read and hand on: counts, guarantee, data; needs no network
     alarm LEVEL: alarm, sentence run files, example=100,1,30, more
         with a column that is 1 where an alarm starts: where the first column is above LEVEL by
@@ -286,9 +286,9 @@ OUTPUT = parsed(
         the keys to draw; default: chosen by public facts named in the picture
     overwrite: switch, run files
         replace files of these names that are there already
-    state FILE: text, sentence run files
+    state FILE: path, sentence run files
         PRIVATE: count on where the last run with this FILE ended; all of them spend one budget
-    account FILE: text, run files
+    account FILE: path, run files
         charge this run to an account, which refuses it if it costs more than is left, or if one
         run publishes a column that another protects
     allow_public COLUMN ...: texts, run files, more
@@ -303,7 +303,10 @@ OUTPUT = parsed(
     check: switch, run files
         PRIVATE: count nothing, and say which rows would not count as you may think; exit status 1
         if something looks wrong
-    rejected FILE: text, elements numbers run files, more
+    save_plan FILE: path, run files, more
+        write this command line into a plan, a YAML file that `beam-dpcount run` takes, and then run
+        it; with {dry_run} it is written too, and nothing is counted
+    rejected FILE: path, elements numbers run files, more
         PRIVATE: where (file, row) and why rows did not count or gave no release, as CSV
     show_truth: switch, truth run files, more
         PRIVATE: also draw exact counts, which are the data; for demonstrations

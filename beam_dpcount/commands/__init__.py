@@ -7,12 +7,16 @@ COMMANDS = {
     "histogram": "How many of each kind, after every event?",
     "sequences": "Which words or episodes of actions are frequent?",
     "graph": "How many edges, triangles, ... has a graph that grows?",
+    "run": "What does a plan count? (a YAML file, as --save-plan writes it)",
     "choose": "Which mechanism fits a budget, and which is best?",
     "errors": "What errors are to be expected, before anything is read?",
     "bounds": "How many events of a person should count? (private: it looks at them)",
     "account": "What have all runs over these rows cost together?",
     "demo": "What does it look like? (a made-up log, counted and drawn)",
 }
+
+# Those that a plan may name.
+COUNTING = ("count", "ticks", "histogram", "sequences", "graph")
 
 # Commands that are elsewhere now, and where.
 MOVED = {

@@ -94,7 +94,7 @@ OWN = (
             with --events: from how many rows on, and from which budget on, half of the 95 %
             interval of each column is within this share: of a count or sum, or of the range of
             other numbers
-        plot PNG: text
+        plot PNG: path
             draw the errors over the steps
         """,
     ),

@@ -94,7 +94,7 @@ class Graph(Task):
                 with --what forest (whole numbers from 1) or cuts (from -1 to 1); default: 1
             vertices N: whole, required, one_of=vertices, example=1000
                 the (public) vertices are the whole numbers from 0 to N-1
-            vertices_file FILE: text, one_of=vertices, more
+            vertices_file FILE: path, one_of=vertices, more
                 the vertices are the texts of this file, one per line; blank lines are skipped
             """,
         ),

@@ -36,6 +36,7 @@ _LEFT_OUT = frozenset(
     "account",
     "state",
     "delay",
+    "save_plan",
     "check",
     "dry_run",
     "verbose",

@@ -43,6 +43,18 @@ if TYPE_CHECKING:
 
 _NIGHTS = 7  # whose numbers of ticks say what is usual
 _SECRET = 32
+_FIXED = (
+    "{option} is {now}, and --state {state!r} was made with {was}: it is fixed for the life of a "
+    "count. "
+)
+_CHANGED = (
+    f"{_FIXED}To count otherwise give another --state and --output, which spend a budget of their "
+    "own"
+)
+_KEYS = (
+    f"{_FIXED}Noise for people depends on how many keys there are. Count new keys beside these, "
+    "with another --state and --output, which spend a budget of their own"
+)
 # Options that a run with a state does not take, and why.
 _REFUSED = {
     "secret_env": "the state has a secret of its own",
@@ -57,7 +69,7 @@ _REFUSED = {
 
 
 def run(task: Any, flags: Sequence[str], names: Collection[str]) -> None:
-    """Count on; as `run.run`, of a `Sentence`."""
+    """Count on; as `runner.run`, of a `Sentence`."""
     options = task.options
     _check(task, flags)
     if os.path.islink(options.state):
@@ -133,6 +145,10 @@ def _made(
     _check_ends(source, unread)
     if state.options:
         _check_same(options, state, _asked(task))
+    if options.save_plan is not None:
+        from beam_dpcount.commands import plan_files  # here: few runs save one
+
+        plan_files.save(task, ())
     with named_as_options(options):
         lane = PartsLane(transform, LABEL, options.memory, task.split, state.count)
     task.use(transform)
@@ -252,11 +268,8 @@ def _check_same(options: Any, state: StateFile, asked: dict[str, str]) -> None:
     for name in sorted({*asked, *state.options}):
         was, now = (each.get(name, "not given") for each in (state.options, asked))
         if was != now:
-            raise InputError(
-                f"{option(name)} is {now}, and --state {options.state!r} was made with {was}: it "
-                "is fixed for the life of a count. To count otherwise give another --state and "
-                "--output, which spend a budget of their own"
-            )
+            said = {"option": option(name), "state": options.state, "was": was, "now": now}
+            raise InputError((_KEYS if name == "keys" else _CHANGED).format(**said))
     if (here := _recorded(options)) != state.output:
         raise InputError(
             f"--output {here!r}: the releases of --state {options.state!r} are in {state.output!r} "

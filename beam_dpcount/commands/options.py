@@ -58,6 +58,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.arguments = arguments
+        self.texts: dict[str, Any] = {}  # what was given, before it was read
         self._more = {one.name for one in arguments if one.more}
         if self._more:
             self.add_argument("--help-all", action=HelpAll, help="show all options and exit")
@@ -120,15 +121,30 @@ class Parser(argparse.ArgumentParser):
         return [name for name in given if name.startswith("--") and name not in ours][:1]
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Adds `given` to the options: those that differ from their defaults; and `counted`: those
-        of them that change what is counted, or the noise of a replay."""
+        """Adds `given` to the options: those that differ from their defaults; `counted`: those of
+        them that change what is counted, or the noise of a replay; and `texts`, as they came."""
         self._given = sys.argv[1:] if args is None else list(args)
+        self.texts = {}
         options, others = super().parse_known_args(args, namespace)
+        return self._compared(options), others
+
+    def options_of(self, values: Mapping[str, Any]) -> argparse.Namespace:
+        """The options of a command line that gives these values, by their names."""
+        self.texts = {}
+        found = {action.dest: action.default for action in self._actions}
+        found |= {**self._defaults, **values}
+        return self._compared(
+            argparse.Namespace(**{n: x for n, x in found.items() if x is not argparse.SUPPRESS})
+        )
+
+    def _compared(self, options: argparse.Namespace) -> argparse.Namespace:
+        """Options beside their defaults."""
         found = vars(options)
         options.given = {n: x for n, x in found.items() if x != self.get_default(n)}
         uncounted = {one.name for one in self.arguments if not one.counted}
         options.counted = {n: x for n, x in options.given.items() if n not in uncounted}
-        return options, others
+        options.texts = self.texts
+        return options
 
     def names(self) -> list[str]:
         return [name for action in self._actions for name in action.option_strings]
@@ -189,6 +205,8 @@ class Store(argparse.Action):
         try:
             value = self._argument.read(values)
             setattr(namespace, self.dest, value if earlier is None else [*earlier, value])
+            before = parser.texts.get(self.dest, [])
+            parser.texts[self.dest] = values if earlier is None else [*before, values]
         except ParameterError as error:
             said = error.in_options(option, {}).removeprefix(f"{option(self.dest)} ")
             parser.error(f"argument {name}: {said}")

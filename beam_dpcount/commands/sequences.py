@@ -65,7 +65,7 @@ class Sequences(Task):
                 the letters
             domain LETTER ...: texts, required, one_of=domain
                 all (public) letters
-            domain_file FILE: text, one_of=domain, more
+            domain_file FILE: path, one_of=domain, more
                 the same, one per line; blank lines are skipped
             rest LETTER: text, more
                 count texts that are not in the domain as this one letter of it; default: as no
@@ -80,7 +80,7 @@ class Sequences(Task):
             words WORD ...: texts, one_of=words
                 count these (public) words; separate letters of several characters by spaces, as in
                 'login read logout'
-            words_file FILE: text, one_of=words, more
+            words_file FILE: path, one_of=words, more
                 the same, one per line; blank lines are skipped
             episodes: switch
                 count minimal occurrences: other letters may stand between those of a word

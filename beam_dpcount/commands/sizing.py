@@ -123,6 +123,18 @@ class Sizing:
             event[_PERSON] = number // each if self.people is not None else number
             yield event
 
+    def enough(self, budget: Budget, want: float, scale: float = 1.0) -> bool:
+        """Whether all columns are within a share."""
+        return all(row.part is not None and row.part <= want for row in self.rows(budget, scale))
+
+    def needed(self, budget: Budget, want: float) -> float | None:
+        """How many times as many rows, or people, bring all columns within a share.
+
+        At most 4 % above the least; None: no number up to `_MOST` does.
+        """
+        rows = self.events * (self.people or 1)
+        return _least(lambda scale: self.enough(budget, want, scale), _MOST / rows)
+
     def said(self, scale: float = 1.0) -> str:
         """How many made-up rows there are."""
         if self.people is None:
@@ -177,15 +189,11 @@ def _trade(sizing: Sizing, budget: Budget) -> list[str]:
 def _wanted(sizing: Sizing, budget: Budget, want: float) -> list[str]:
     """From how many rows on, and from which budget on, all columns are within a share."""
 
-    def enough(budget: Budget, scale: float) -> bool:
-        return all(row.part is not None and row.part <= want for row in sizing.rows(budget, scale))
-
     name = "rho" if isinstance(budget, dp.ZCDP) else "epsilon"
     here, given = getattr(budget, name), f"within {100 * want:.3g} %"
-    if enough(budget, 1.0):
+    if sizing.enough(budget, want):
         return [f"All are {given} already."]
-    rows = sizing.events * (sizing.people or 1)
-    scale = _least(lambda scale: enough(budget, scale), _MOST / rows)
+    scale = sizing.needed(budget, want)
     more = f"no number of rows up to {_MOST:,} brings all {given}"
     if scale is not None:
         more = f"all are {given} from {sizing.said(scale)} on"
@@ -194,8 +202,8 @@ def _wanted(sizing: Sizing, budget: Budget, want: float) -> list[str]:
     def with_budget(times: float) -> bool:
         number = float(f"{here * times:.2g}")
         if isinstance(budget, dp.ZCDP):
-            return enough(replace(budget, rho=number), 1.0)
-        return enough(replace(budget, epsilon=number), 1.0)
+            return sizing.enough(replace(budget, rho=number), want)
+        return sizing.enough(replace(budget, epsilon=number), want)
 
     times = _least(with_budget, _LARGEST / here)
     bought = f"no {name} up to {_LARGEST:g} does"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
 
 from beam_dpcount.commands import stop
 from beam_dpcount.commands.app import Main
@@ -16,21 +16,32 @@ from beam_dpcount.commands.task import Task
 class Command(Protocol):
     """A class of tasks."""
 
+    name: str
+
     def parser(self) -> Parser: ...
 
     def of(self, options: argparse.Namespace) -> Task: ...
 
 
 def command(task: Command) -> Main:
-    """The function that runs a task on a command line."""
+    """The function that runs a task on a command line; `task` is an attribute of it."""
 
     def main(argv: Sequence[str] | None = None) -> None:
         """Run the command; raises what `run` raises."""
         parser = task.parser()
         options, flags = parser.parse_known_args(argv)
-        with notes_aside(options.output), stop.others_temporary():
-            from beam_dpcount.commands.run import run  # here: it imports Beam, and --help does not
+        start(task, options, flags, parser.names())
 
-            run(task.of(options), flags, parser.names())
-
+    entry: Any = main
+    entry.task = task
     return main
+
+
+def start(
+    task: Command, options: argparse.Namespace, flags: Sequence[str], names: Collection[str]
+) -> None:
+    """Run a task, with flags and names as in `beam_options`; raises what `run` raises."""
+    with notes_aside(options.output), stop.others_temporary():
+        from beam_dpcount.commands.runner import run  # here: it imports Beam, and --help does not
+
+        run(task.of(options), flags, names)

@@ -14,7 +14,7 @@ from apache_beam.pvalue import PCollection
 
 from beam_dpcount.arguments import groups
 from beam_dpcount.arguments.argument import Argument
-from beam_dpcount.arguments.kinds import IDS, KEYS, NUMBERS, PATHS, TIMES
+from beam_dpcount.arguments.kinds import IDS, KEYS, LEVELS, NUMBERS, TIMES
 from beam_dpcount.arguments.meant import did_you_mean
 from beam_dpcount.arguments.table import Changes, applying
 from beam_dpcount.counters.people import Users
@@ -31,7 +31,7 @@ REQUIRED: Mapping[str, Any] = {"required": True}
 # What columns hold, by the kind of the argument that names them: types, and the same in words.
 _HOLD = {
     KEYS: (fields.KEYS, "texts or whole numbers"),
-    PATHS: (fields.KEYS, "texts or whole numbers"),
+    LEVELS: (fields.KEYS, "texts or whole numbers"),
     NUMBERS: (fields.NUMBERS, "numbers"),
     TIMES: (fields.TIMES, "times, texts or numbers"),
     IDS: (fields.ANY, "ids"),

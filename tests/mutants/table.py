@@ -51,6 +51,7 @@ _AUDIT = "tests/test_audit.py::test_bit_streams_keep_the_budget"
 _NORMS = "tests/test_contract.py::test_sensitivity_is_the_largest_column_norm_of_the_encoder"
 _PEOPLE = "tests/test_people_shards.py::"
 _GOES_ON = "tests/test_goes_on.py::"
+_PLAN_FILES = "tests/test_plan_files.py::"
 _TABLES = "tests/test_databases.py::"
 _NIGHTS = "tests/test_nights.py::"
 _STEPS = (
@@ -104,7 +105,7 @@ MUTANTS = (
     Mutant(
         "tables",
         "new noise is added to a table with rows",
-        f"{_COMMANDS}/run.py",
+        f"{_COMMANDS}/runner.py",
         "table.check(grows=isinstance(task.entropy, ReplayableEntropy))",
         "table.check(grows=True)",
         f"{_TABLES}test_new_noise_is_refused_before_it_is_charged[sqlite]",
@@ -176,6 +177,30 @@ MUTANTS = (
         "tests/test_views.py::test_people_are_bounded_by_window_where_a_count_restarts",
     ),
     # Runs with --state
+    Mutant(
+        "plans",
+        "a plan of replayable noise is saved where paths are others",
+        f"{_COMMANDS}/plan_files.py",
+        "    if replays and not _is_here(path):\n",
+        "    if replays and not path:\n",
+        f"{_PLAN_FILES}test_a_plan_repeats_replayable_noise[count]",
+    ),
+    Mutant(
+        "plans",
+        "paths of a plan are from where it is run, and its noise is another there",
+        f"{_COMMANDS}/run.py",
+        "_folder(os.path.dirname(plan.path))",
+        '_folder("")',
+        f"{_PLAN_FILES}test_a_plan_repeats_replayable_noise[count]",
+    ),
+    Mutant(
+        "plans",
+        "a plan holds a password",
+        f"{_COMMANDS}/plan_files.py",
+        "                if _PASSWORD.search(text):\n",
+        "                if not text:\n",
+        f"{_PLAN_FILES}test_passwords_are_not_written",
+    ),
     Mutant(
         "nights",
         "releases leave before the account knows of them",
@@ -2614,7 +2639,7 @@ MUTANTS = (
     Mutant(
         "accounts",
         "a dry run counts",
-        f"{_COMMANDS}/run.py",
+        f"{_COMMANDS}/runner.py",
         "    if options.dry_run:\n",
         "    if options.dry_run and options.check:\n",
         "tests/test_dry_run.py::test_it_says_what_a_run_says[count]",
@@ -2753,7 +2778,7 @@ MUTANTS = (
     Mutant(
         "files",
         "a report says how many rows were read",
-        f"{_COMMANDS}/run.py",
+        f"{_COMMANDS}/runner.py",
         "        task.written(),\n",
         '        f"{task.written()} ({sum(map(len, open(options.input[0])))})",\n',
         "tests/test_each_command.py::test_neighbours_show_the_same_but_for_values[ticks]",

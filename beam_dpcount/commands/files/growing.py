@@ -36,8 +36,6 @@ class Growing(ABC):
       schema: its columns.
     """
 
-    unit = "bytes"  # of its size
-
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self.path, self.schema = path, schema
 
@@ -163,8 +161,6 @@ class Parts(Growing):
     The files are whole: each takes its name once it is.
     """
 
-    unit = "files"
-
     def mark(self) -> tuple[int, bytes]:
         return self._mark(self._names())
 
@@ -236,8 +232,6 @@ class Inserted(Growing):
 
     Rows that somebody deleted are not missed, so that old ones can go.
     """
-
-    unit = "tables"
 
     def __init__(self, path: str, schema: pa.Schema, table: DatabaseTable) -> None:
         super().__init__(path, schema)
