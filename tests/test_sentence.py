@@ -677,8 +677,9 @@ def test_parts_agree_on_the_ticks_that_have_ended(monkeypatch: pytest.MonkeyPatc
     moments = iter(range(1, 1000))
     monkeypatch.setattr(clocks, "now", lambda: next(moments) * 10 * SECOND)
     monkeypatch.setattr(sentence, "now", clocks.now)
-    views = [say.CLOCK, say.CLOCK.each(), say.CLOCK.last(2)]
+    views = [say.CLOCK, say.CLOCK.last(2), say.CLOCK.restart(2)]
     count = TickCount(dp.ZCDP(1), views, keys=["a"])
+    assert len(count._parts) == 3
     released = {part.engine.ticks_released for part in count._parts}
     assert len(released) == 1
     assert released < {*range(1, say.TICKS)}
