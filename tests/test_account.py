@@ -351,8 +351,8 @@ def test_runs_add_up_until_nothing_is_left(shop: Shop) -> None:
         assert shop.spent() == Charge(Fraction(n))
     words = shop.words("--epsilon", 0.001)
     said = fail(*words, started=False)
-    assert "would be overspent: this run costs epsilon = 0.001, but of its epsilon = 3 only" in said
-    assert "nothing is left after 3 runs" in said
+    assert "would be overspent: this run costs epsilon = 0.001, but of its epsilon = 3" in said
+    assert "epsilon = 3 nothing is left after 3 runs" in said
     assert not Path(str(words[words.index("--output") + 1])).exists()
     assert shop.spent() == Charge(Fraction(3))
     printed = succeed(shop.account, main=printing.main)

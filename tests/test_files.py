@@ -681,6 +681,9 @@ def test_a_folder_is_its_data_files(write: Write, parquet: Write, tmp_path: Path
     (folder / "day=1").mkdir()
     with pytest.raises(InputError, match="has subfolders"):
         check_inputs(str(folder), "key")
+    with pytest.raises(InputError, match="is an empty folder"):
+        check_inputs(str(folder / "day=1"), "key")
+    (folder / "day=1" / "part").touch()
     with pytest.raises(InputError, match="is a folder without files named"):
         check_inputs(str(folder / "day=1"), "key")
 

@@ -115,10 +115,14 @@ def _costs(run: Run, of_replacement: bool, ends_well: bool) -> str:
 def _states(account: Account) -> list[str]:
     """Up to where counts that go on have come."""
     return [
-        f"run {entry.run} goes on from a state, at no further cost: {entry.tick:,} ticks released "
-        f"so far, in {entry.nights:,} runs, the last one at {entry.time}"
+        f"run {entry.run} goes on from a state, at no further cost: {_many(entry.tick, 'tick')} "
+        f"released so far, in {_many(entry.nights, 'run')}, the last one at {entry.time}"
         for entry in account.states.values()
     ]
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _uses(account: Account) -> list[str]:

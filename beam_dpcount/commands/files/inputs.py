@@ -57,6 +57,8 @@ def _folder(folder: str, format: str | None) -> list[InputFile]:
             f"pattern such as '{within}*/*.parquet'"
         )
     files = [one for one in entries if format is not None or is_data(one.path)]
+    if not entries:
+        raise InputError(f"--input {folder!r} is an empty folder: name one with files")
     if not files:
         raise InputError(
             f"--input {folder!r} is a folder without files named .csv, .jsonl, .parquet or the "
