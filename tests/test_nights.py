@@ -8,10 +8,12 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from beam_dpcount.commands import nights, spending, ticks
 from beam_dpcount.commands.files import growing, states
 from beam_dpcount.commands.files.formats import InputError
 from beam_dpcount.states.state_file import StateFile
-from tests import command_lines
+from tests import command_lines, postgres
 from tests.command_lines import ROOT, fail
 
 NIGHTS = 7
@@ -33,7 +35,8 @@ START = dt.datetime(2026, 10, 1, tzinfo=dt.timezone.utc)
 PLAIN = ("--metric", "count", "--view", "each", "--view", "so-far")
 PEOPLE = ("--metric", "people", "--view", "each", "--user", "who", "--per-user", "2", "--per", "1d")
 SUMS = ("--metric", "sum(ms, 0, 100)", "--metric", "count", "--user", "who", "--per-user", "30")
-OUTPUTS = ("out.csv", "out.jsonl", "parts/")
+SQLITE = "sqlite:///out.db?table=counts"
+OUTPUTS = ("out.csv", "out.jsonl", "parts/", SQLITE)
 
 
 def day(number: int) -> str:
@@ -88,12 +91,30 @@ def refused(*line: object) -> str:
 
 
 def contents(output: str) -> bytes:
-    """What was released."""
+    """What was released, by tick and key; empty if nothing was."""
+    if "://" in output:
+        return "".join(f"{row}\n" for row in inserted(output)).encode()
     if not output.endswith("/"):
+        if not Path(output).exists():
+            return b""
         return Path(output).read_bytes()
     parts = sorted(Path(output).glob("*.parquet"))
     rows = pa.concat_tables([pq.read_table(path).replace_schema_metadata() for path in parts])
     return json.dumps(rows.to_pylist()).encode()
+
+
+def inserted(output: str) -> list[Any]:
+    """The rows of a table."""
+    read = 'SELECT * FROM counts ORDER BY step, "key" DESC'
+    if output.startswith("sqlite"):
+        with closing(sqlite3.connect("out.db")) as connection:
+            there = connection.execute("SELECT name FROM sqlite_master").fetchall()
+            return connection.execute(read).fetchall() if there else []
+    import psycopg
+
+    with psycopg.connect(output.replace("&table=counts", "")) as server:
+        there = server.execute("SELECT to_regclass('counts')").fetchall()
+        return server.execute(read).fetchall() if there != [(None,)] else []
 
 
 @pytest.fixture
@@ -523,6 +544,15 @@ def test_output_that_was_changed_is_refused(folder: Path) -> None:
     assert Path("out.csv").read_bytes().startswith(before)
 
 
+def forget(output: str) -> None:
+    """Drops a table of a server: one of a file is in each folder anew."""
+    if output.startswith("postgresql"):
+        import psycopg
+
+        with psycopg.connect(output.replace("&table=counts", "")) as place:
+            place.execute("DROP TABLE IF EXISTS counts")
+
+
 DRIVER = """
 import os, signal, sys
 left = int(sys.argv[1])
@@ -549,8 +579,36 @@ def killed(point: int, *line: object) -> int:
     return subprocess.run(run, timeout=120, check=False, **how).returncode  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
-def test_a_night_that_is_killed_anywhere(folder: Path, first: bool) -> None:
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of a table of PostgreSQL."""
+    try:
+        with postgres.server() as place:
+            yield f"postgresql://tester@/postgres?host={place}&table=counts"
+    except postgres.MissingError as why:
+        pytest.skip(f"no PostgreSQL: {why}")
+
+
+@pytest.mark.parametrize(
+    ("first", "output"),
+    [
+        pytest.param(True, "out.csv", id="first"),
+        pytest.param(False, "out.csv", id="later"),
+        pytest.param(False, "parts/", id="parts", marks=pytest.mark.long),
+        pytest.param(True, SQLITE, id="sqlite-first", marks=pytest.mark.long),
+        pytest.param(False, SQLITE, id="sqlite-later", marks=pytest.mark.long),
+    ],
+)
+def test_a_night_that_is_killed_anywhere(folder: Path, first: bool, output: str) -> None:
+    _killed_anywhere(folder, first, output)
+
+
+@pytest.mark.long
+def test_a_night_into_postgresql_that_is_killed_anywhere(folder: Path, server: str) -> None:
+    _killed_anywhere(folder, True, server)
+
+
+def _killed_anywhere(folder: Path, first: bool, output: str) -> None:
     """By kill -9 before each of the calls that write; then the night is run again over more rows.
 
     They count if nothing had left, and else they came late.
@@ -558,23 +616,25 @@ def test_a_night_that_is_killed_anywhere(folder: Path, first: bool) -> None:
     log = rows_of(0) + rows_of(1)
     write(Path("log.csv"), log)
     if not first:
-        night(1)
+        night(1, output=output)
     base = folder / "base"
     shutil.copytree(folder, base, ignore=shutil.ignore_patterns("base"))
-    night(2)
-    whole, ends = contents("out.csv"), set[bytes]()
+    forget(output)
+    night(2, output=output)
+    whole, ends = contents(output), set[bytes]()
     for point in range(100):
         place = folder / f"killed {point}"
         shutil.copytree(base, place)
         os.chdir(place)
-        status = killed(point, *words(until=day(2)))
-        there = contents("out.csv") if Path("out.csv").exists() else b""
-        assert first or whole.startswith(there)
+        forget(output)
+        status = killed(point, *words(until=day(2), output=output))
+        there = contents(output)
+        assert first or whole.startswith(there.rstrip(b"]"))
         write(Path("log.csv"), [*log, *([f"{day(1)},/a,u1,5"] * 9)])
-        night(2)
-        after = contents("out.csv")
-        assert after.startswith(there)
-        assert len(after.splitlines()) == 5
+        night(2, output=output)
+        after = contents(output)
+        assert after.startswith(there.rstrip(b"]"))
+        assert output == "parts/" or len(after.splitlines()) == 4 + (output == "out.csv")
         ends.add(after)
         account = read_account("s/counts.state.account")
         assert [*account.runs] == [1]
