@@ -351,21 +351,42 @@ def test_a_first_run_does_not_take_the_place_of_a_file_that_came_meanwhile(
     assert "is not as the last run left it" in refused(*words(until=day(1)))
     assert Path("out.csv").read_text() == "of somebody\n"
     os.remove("out.csv")
-    assert "no tick has ended since" in night(1)
+    assert "added what the last run released before it died: out.csv" in night(1)
     assert contents("out.csv").startswith(b"key,step")
 
 
-def test_an_account_that_nothing_was_charged_to_is_made_anew(
+def test_an_account_that_is_there_keeps_its_promise(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of its own state: with another budget it would refuse the first run."""
+    """Whether somebody made it, or a run that died before it was charged."""
     write(Path("log.csv"), rows_of(0))
     with monkeypatch.context() as patched:
         patched.setattr(spending, "charge", _fails)
         refused(*words(until=day(1)))
+    before = Path("s/counts.state.account").read_bytes()
     assert not read_account("s/counts.state.account").runs
-    night(1, epsilon=2)
+    for named in ({}, {"account": "s/counts.state.account"}):
+        assert "would be overspent" in refused(*words(until=day(1), epsilon=2, **named))
+        assert Path("s/counts.state.account").read_bytes() == before
+    night(1)
     assert len(read_account("s/counts.state.account").runs) == 1
+
+
+def test_a_table_with_later_rows_refuses_an_older_state(folder: Path) -> None:
+    """Whether rows came late, and whether the later rows were deleted."""
+    write(Path("log.csv"), rows_of(0) + rows_of(1))
+    night(1, output=SQLITE)
+    for name in ("counts.state", "counts.state.account"):
+        shutil.copy(f"s/{name}", f"{name}.older")
+    night(2, output=SQLITE)
+    for name in ("counts.state", "counts.state.account"):
+        shutil.copy(f"{name}.older", f"s/{name}")
+    for late in ([], [f"{day(1)},/a,u1,5"]):
+        write(Path("log.csv"), [*rows_of(0), *rows_of(1), *late])
+        assert "is not as the last run left it" in refused(*words(until=day(2), output=SQLITE))
+    with closing(sqlite3.connect("out.db")) as connection, connection:
+        connection.execute("DELETE FROM counts WHERE step = 1 AND \"key\" = '/a'")
+    assert "is not as the last run left it" in refused(*words(until=day(2), output=SQLITE))
 
 
 def _fails(*_: object) -> None:

@@ -32,7 +32,7 @@ class InsertIntoTable(beam.PTransform[PCollection[Any], PDone]):
     already, so that other noise is refused.
 
     Args:
-      count: whose releases they are.
+      count: whose releases they are; give it no others, as nothing tells them apart.
       output: postgresql://user@host/db?table=NAME or sqlite:///file.db?table=NAME, without a
         password: workers take it from PGPASSWORD, ~/.pgpass or PGSERVICEFILE. A file of SQLite must
         be on the one machine of all workers.

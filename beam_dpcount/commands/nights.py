@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -184,6 +183,7 @@ def _run(
         output.check_new()
         size, mark = output.mark()
         state = replace(state, size=size, mark=mark)
+    is_late = bool(state.rows)
     state = _complete(options.state, state, output)
     task.account = spending.of_count(task, accounts.read_account(options.account))
     weak = weakness(task.given)
@@ -199,6 +199,8 @@ def _run(
         said = [f"{_ticks(task, ticks, before)} added: {options.output}"]
     else:
         said = ["no tick has ended since the last run: nothing was counted or added"]
+        if is_late:
+            said = [f"added what the last run released before it died: {options.output}"]
     if is_file(options.output):
         manifest.write(options.output, about)
     missing = []
@@ -285,9 +287,7 @@ def _created(task: Sentence, state: StateFile) -> tuple[StateFile, list[str]]:
     """
     options, made = task.options, list[str]()
     path, own = options.account, f"{options.state}.account"
-    if path == own and (accounts.is_to_be_made(path) or not accounts.read_account(path).runs):
-        with suppress(FileNotFoundError):
-            os.remove(path)  # a run made it, and died before it was charged
+    if path == own and accounts.is_to_be_made(path):
         with named_as_options(options):
             accounts.create(path, budget_of(options), options.user, _periods(options))
         made = [f"account: {path} (new, private)"]

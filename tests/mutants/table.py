@@ -348,6 +348,22 @@ MUTANTS = (
     ),
     Mutant(
         "nights",
+        "a table is taken on trust",
+        f"{_COMMANDS}/files/growing.py",
+        '        return self._table.largest("step"), bytes(_DIGEST)\n',
+        "        return int(self._table.check(grows=True)), bytes(_DIGEST)\n",
+        f"{_NIGHTS}test_a_table_with_later_rows_refuses_an_older_state",
+    ),
+    Mutant(
+        "nights",
+        "an account that is there is made anew",
+        f"{_COMMANDS}/nights.py",
+        "    if path == own and accounts.is_to_be_made(path):\n",
+        "    if path == own and (not accounts.is_account(path) or not os.remove(path)):\n",
+        f"{_NIGHTS}test_an_account_that_is_there_keeps_its_promise",
+    ),
+    Mutant(
+        "nights",
         "parts are taken on trust",
         f"{_COMMANDS}/files/growing.py",
         "                    digest.update(name.encode() + _digest(file.read()))\n",

@@ -46,6 +46,7 @@ DIFFERS = (
 
 # Statements. What fills them is quoted, and all cells are parameters.
 _FIRST = "SELECT 1 FROM {table} LIMIT 1"
+_LARGEST = "SELECT MAX({column}) FROM {table}"
 _NONE = "SELECT {columns} FROM {table} WHERE 1 = 0"
 # SQLite searches an index for a join, and reads the whole table for IN.
 _SELECT = "WITH k ({names}) AS (VALUES {keys}) SELECT {cells} FROM k JOIN {table} AS t ON {same}"
@@ -105,6 +106,18 @@ class DatabaseTable:
             none = _NONE.format(**self._names)
             cursor.execute(_INSERT.format(**self._names, rows=none), ())
         return there
+
+    def largest(self, column: str) -> int:
+        """The largest whole number in a column; 0 if there is no row, or no table.
+
+        Raises:
+          InputError: as for `check`.
+        """
+        with self._transaction(keep=False) as cursor:
+            self._prepare(cursor)
+            names = {**self._names, "column": self._database.quoted(column)}
+            cursor.execute(_LARGEST.format(**names), ())
+            return int(cursor.fetchone()[0] or 0)
 
     def insert(self, rows: Iterable[Row]) -> int:
         """Inserts rows in one transaction, and returns how many were not there before.

@@ -167,9 +167,10 @@ class Parts(Growing):
     def _names(self) -> list[str]:
         """Of the files that are there."""
         try:
-            return sorted(n for n in os.listdir(self.path) if not n.startswith((".", "_")))
+            names = os.listdir(self.path)
         except FileNotFoundError:
             return []
+        return sorted(n for n in names if not n.startswith((".", "_")) and not _is_unfinished(n))
 
     def _mark(self, names: Sequence[str]) -> tuple[int, bytes]:
         """That of some of the files."""
@@ -199,6 +200,9 @@ class Parts(Growing):
         path = os.path.join(self.path, name)
         if self._mark([other for other in self._names() if other != name]) != before:
             raise self.changed()
+        for other in filter(_is_unfinished, os.listdir(self.path)):
+            with suppress(OSError):  # of a run that was killed: this one is alone
+                os.remove(os.path.join(self.path, other))
         if not len(rows):
             return
         if os.path.exists(path):  # by a run that died after it
@@ -212,6 +216,11 @@ class Parts(Growing):
         ):
             to.write_table(rows)
         sync_folder(path)
+
+
+def _is_unfinished(name: str) -> bool:
+    """Whether a run was killed while it wrote this file."""
+    return name.startswith("ticks-") and name.endswith(".partial")
 
 
 def _is(path: str, rows: pa.Table) -> bool:
@@ -230,7 +239,7 @@ def _digest(data: bytes) -> bytes:
 class Inserted(Growing):
     """A table in a database: a row that is there already stays, and must be equal.
 
-    Rows that somebody deleted are not missed, so that old ones can go.
+    Rows that somebody deleted are not missed, but for those of the last tick: old ones can go.
     """
 
     def __init__(self, path: str, schema: pa.Schema, table: DatabaseTable) -> None:
@@ -244,9 +253,13 @@ class Inserted(Growing):
         """Nothing: rows of a table are never removed."""
 
     def mark(self) -> tuple[int, bytes]:
-        return int(self._table.check(grows=True)), bytes(_DIGEST)
+        """The last tick of its rows: an older state would insert some of them anew."""
+        return self._table.largest("step"), bytes(_DIGEST)
 
     def add(self, rows: pa.Table, before: tuple[int, bytes]) -> None:
+        last = max(rows["step"].to_pylist(), default=0)
+        if self.mark()[0] not in (before[0], last):  # a run that died has added all, or none
+            raise self.changed()
         cells = (column.to_pylist() for column in rows.columns)
         try:
             self._table.insert(zip(*cells, strict=True))
