@@ -554,7 +554,7 @@ def test_behind_a_bound_each_count_is_one_number(what: Any) -> None:
     clock, users = dp.Clock(10, start=0, ticks=12), dp.Users("who", 3)
     view: Any = clock.last(3) if isinstance(what, dp.People) else clock
     count = dp.TickCount(EXACT, view, what, keys=["a"], users=users)
-    with pytest.raises(TypeError, match="several numbers, or people of the last ticks"):
+    with pytest.raises(TypeError, match="a tree of keys, or people of the last ticks"):
         dp.BoundUsers(users, {"a": count})
 
 

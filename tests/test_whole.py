@@ -201,7 +201,7 @@ LINES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 # The other commands release nothing of rows, or all: which others there may be.
-OTHERS = {"choose", "errors", "bounds", "account", "demo"}
+OTHERS = {"choose", "errors", "bounds", "account", "demo", "run"}  # run: one of them, from a plan
 
 
 def written(name: str, rows: list[str], directory: Path) -> dict[str, Any]:

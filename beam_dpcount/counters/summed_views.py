@@ -16,8 +16,7 @@ from functools import cached_property, lru_cache
 from beam_dpcount.counters.counter import Counter
 from beam_dpcount.counters.errors import half_width, largest_half_width
 from beam_dpcount.counters.grid import Grid
-from beam_dpcount.mechanisms.differences import Differences
-from beam_dpcount.mechanisms.simple import Simple2
+from beam_dpcount.mechanisms.differences import sums_of_steps
 from beam_dpcount.mechanisms.single_steps import SingleSteps
 
 MOST_SUMMED = 512  # ticks of `last`, each of which is a number of a key's state
@@ -67,9 +66,9 @@ class SummedViews:
         horizon = self.ticks or self.each.horizon
         if isinstance(window, int):
             horizon = max(horizon, window)
-            return replace(self.each, mechanism=Differences(horizon, window, Simple2(horizon)))
+            return replace(self.each, mechanism=sums_of_steps(horizon, window))
         steps = horizon if window is None else window.steps
-        return replace(self.each, mechanism=Simple2(steps))
+        return replace(self.each, mechanism=sums_of_steps(steps))
 
     def stddevs_at(self, t: int) -> list[float]:
         """The standard deviations of the numbers of a tick, from 1."""

@@ -28,6 +28,12 @@ _LONGEST = 1 << 12  # steps whose variances are computed one by one
 LONG_INNERS: tuple[type[Mechanism], ...] = (Simple2,)
 
 
+def sums_of_steps(horizon: int, window: int | None = None) -> Mechanism:
+    """Sums of single steps, each with a draw of its own: of all so far, or the last W."""
+    every = Simple2(horizon)
+    return every if window is None else Differences(horizon, window, every)
+
+
 @dataclass(frozen=True)
 class Differences(Mechanism):
     """Sums over the last W steps: a prefix sum of another mechanism, less that W steps before.

@@ -156,7 +156,7 @@ MUTANTS = (
         "summed views",
         "a sum is said to have the noise of one release",
         f"{_COUNTERS}/summed_views.py",
-        "        return replace(self.each, mechanism=Simple2(steps))\n",
+        "        return replace(self.each, mechanism=sums_of_steps(steps))\n",
         "        return self.each\n",
         "tests/test_views.py::test_sums_are_exact_and_the_same_on_every_path",
     ),
