@@ -196,8 +196,8 @@ def test_what_each_run_says(folder: Path) -> None:
 def test_the_end_is_said_in_time(folder: Path) -> None:
     write(Path("log.csv"), rows_of(0))
     night(1)
-    assert "are left" not in night(8)
-    assert f"1 tick of 10 are left: this count ends at {day(10)[:19]}Z" in night(9)
+    assert "left: this count" not in night(8)
+    assert f"1 tick of 10 is left: this count ends at {day(10)[:19]}Z" in night(9)
     assert "the clock has ended" in night(10)
     assert "no tick has ended since" in night(10)
 

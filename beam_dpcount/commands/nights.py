@@ -229,11 +229,12 @@ def _ending(task: Sentence) -> list[str]:
     if task.is_endless or 10 * task.count.ticks_released < 9 * task.steps:
         return []
     left, end = task.count.ticks_left, instant(task.grid.borders(task.steps, 1)[1])
-    what = f"{many(left, 'tick')} of {task.steps:,} are left" if left else "the clock has ended"
+    verb = "is" if left == 1 else "are"
+    what = f"{many(left, 'tick')} of {task.steps:,} {verb} left" if left else "the clock has ended"
     return [
-        f"warning: {what}: this count ends at {end}. To go on after it give another --state and "
-        "--output, with --start at that time: the new count has a budget of its own, and one who "
-        "is in both is covered by the sum of the two"
+        f"warning: {what}: this count ends at {end}. To go on, start a new count at that time, "
+        "with another --state and --output. It has a budget of its own, and for a person in both "
+        "counts the two budgets add up"
     ]
 
 
